@@ -2,6 +2,8 @@
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /source
+# The commit and its date for `faber --version`: --build-arg FABER_BUILD="$(git log -1 --abbrev=12 --format='%h %cs')"
+ARG FABER_BUILD=
 COPY . .
 # The target folder is a cache and not part of the image, so the binary is copied out of it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \

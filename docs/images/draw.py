@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/explanation/how-words-become-plans.md, from the output that this page shows.
+"""Draws the pictures of two pages of docs/explanation: how-words-become-plans.md, from the output that this page shows, and
+concepts.md.
 
-    docs/images/draw.py           writes docs/images/words-*.svg
+    docs/images/draw.py           writes docs/images/words-*.svg and docs/images/concepts-*.svg
     docs/images/draw.py --check   fails if a picture differs
 
 The colours follow the reader's light or dark theme.
@@ -217,9 +218,94 @@ def checks():
     return picture
 
 
+def parts():
+    picture = Picture("concepts-1-parts", "A request has two plans. Each plan has steps, and each execution runs one plan.", 250)
+    for x, heading in ((MARGIN, "request"), (226, "plans"), (490, "executions")):
+        picture.note(x, 30, heading)
+    picture.box(MARGIN, 40, "req_…", "value", 130, note="“Order tea and pay”")
+    picture.box(226, 40, "plan_…  version 1", "value", 190)
+    picture.box(226, 84, "plan_…  version 2", "value", 190)
+    picture.box(490, 40, "exec_…  FAILED", "stop", 286)
+    picture.box(490, 84, "exec_…  COMPLETED", "verb", 286)
+    picture.across((154, 54), (226, 54))
+    picture.across((154, 54), (226, 98))
+    picture.across((416, 54), (490, 54))
+    picture.across((416, 98), (490, 98))
+    picture.note(MARGIN, 152, "the steps of version 2, and the attempts of its execution")
+    steps = (("reserve", "attempt 1", "attempt 2"), ("pay", "attempt 1"), ("send_mail", "attempt 1"))
+    for place, (step, *attempts) in enumerate(steps):
+        left = MARGIN + place * 256
+        picture.box(left, 164, step, width=240)
+        for number, attempt in enumerate(attempts):
+            kind = "doubt" if number + 1 < len(attempts) else "verb"
+            picture.box(left + number * 122, 206, attempt, kind, 118)
+        if place:
+            picture.across((left - 16, 178), (left, 178))
+    return picture
+
+
+def roles():
+    picture = Picture("concepts-2-roles", "Clients send commands to nodes. Workers in the nodes use one store and call tools.", 280)
+    for x, heading in ((MARGIN, "clients"), (282, "nodes"), (600, "tools")):
+        picture.note(x, 30, heading)
+    for line, client in enumerate(("command line", "page, GraphQL", "MCP client")):
+        picture.box(MARGIN, 40 + line * 42, client, width=150)
+        picture.across((174, 54 + line * 42), (282, 54 if line < 2 else 138))
+    for y, node in ((40, "node A"), (124, "node B")):
+        picture.box(282, y, f"{node}: worker", "verb", 180)
+        picture.across((462, y + 14), (600, 54))
+        picture.across((462, y + 14), (600, 96))
+        picture.across((462, y + 14), (600, 138))
+    for line, tool in enumerate(("MCP servers", "OpenAPI, HTTP", "commands")):
+        picture.box(600, 40 + line * 42, tool, width=176)
+    picture.box(MARGIN, 216, "store: SQLite or MongoDB", "value", 752, note="logs of executions, plans, commands that wait in an inbox")
+    picture.arrow((330, 152), (330, 216))
+    picture.arrow((414, 152), (414, 216))
+    picture.note(190, 190, "commands, claims")
+    picture.note(430, 190, "events, before and after each call")
+    return picture
+
+
+def log_events():
+    picture = Picture("concepts-3-log", "The log of an execution: node A ends during the call of pay, and node B continues", 224)
+    picture.note(MARGIN, 30, "node A")
+    first = ["created", "claimed", "step_started", "step_succeeded", "step_started"]
+    middles = picture.row(MARGIN, 40, first, {3: "verb", 4: "doubt"}, {0: "", 2: "reserve", 3: "reserve", 4: "pay"})
+    end = middles[-1][0] + 12 * CHAR / 2 + PADDING
+    picture.box(end + 16, 40, "kill -9", "stop", 84)
+    picture.across((end, 54), (end + 16, 54))
+    picture.note(MARGIN, 124, "node B reads the log, and takes over")
+    second = ["claimed", "step_failed", "finished"]
+    picture.row(MARGIN, 134, second, {1: "stop"}, {1: "pay", 2: "FAILED"})
+    picture.note(340, 153, "the error is tool.outcome_unknown")
+    picture.note(MARGIN, 206, "pay is a ONCE tool: it started, and no result is in the log, so Faber does not call it again")
+    return picture
+
+
+def crash():
+    picture = Picture("concepts-4-crash", "After a crash, the log and the effect of the tool decide whether a call is repeated", 250)
+    picture.box(MARGIN, 40, "last event of the step", width=220)
+    answers = (("none", "call the tool", "verb"), ("step_succeeded", "use the recorded output", "verb"))
+    for line, (event, action, kind) in enumerate(answers):
+        picture.box(320, 40 + line * 42, event, width=170)
+        picture.box(560, 40 + line * 42, action, kind, 216)
+        picture.across((244, 54), (320, 54 + line * 42))
+        picture.across((490, 54 + line * 42), (560, 54 + line * 42))
+    picture.box(320, 124, "step_started", "doubt", 170)
+    picture.across((244, 54), (320, 138))
+    picture.note(MARGIN, 142, "the outcome is unknown;")
+    picture.note(MARGIN, 160, "the effect decides")
+    picture.box(560, 124, "READ: call again", "verb", 216)
+    picture.box(560, 160, "IDEMPOTENT: call again", "verb", 216)
+    picture.box(560, 196, "ONCE: stop, ask", "stop", 216)
+    for y in (138, 174, 210):
+        picture.across((490, 138), (560, y))
+    return picture
+
+
 def main():
     differing = []
-    for draw in (tokens, clauses, tools, values, references, checks):
+    for draw in (tokens, clauses, tools, values, references, checks, parts, roles, log_events, crash):
         picture = draw()
         path = FOLDER / f"{picture.name}.svg"
         if "--check" not in sys.argv:

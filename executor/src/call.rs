@@ -1,7 +1,4 @@
 //! One attempt: finds the tool, checks the parameters, calls the tool, and checks the output.
-//!
-//! A timeout cancels the call in the same way as a cancel command, so that the tool can stop its
-//! work. The attempt fails with the timeout, even if the tool still returns an output.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -38,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) known_tool: Option<ReadyTool>,
     pub(crate) parameters: Arc<Value>,
     pub(crate) timeout: Duration,
-    /// Longest time between two progress reports. If it passes, the attempt times out.
+    /// Longest time without a progress report. If it passes, the attempt times out.
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) progress: ProgressSink<AttemptKey>,
     /// The attempt sets the reporter of this context. The caller must not share the context's
@@ -251,9 +248,6 @@ async fn catch_panic<T>(
 
 /// Forwards reports until none arrives for `idle_limit`, and then returns that limit. Never returns
 /// if there is no limit.
-///
-/// After each report, the function pauses. It then forwards only the newest report of the pause.
-/// The limit counts from the time at which the tool made the report.
 async fn forward_reports(
     mut reports: Listener,
     sink: &ProgressSink<AttemptKey>,

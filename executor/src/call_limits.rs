@@ -15,7 +15,8 @@ use shared::{
     template::Path,
 };
 
-/// Maximum bytes of a grouping value in a key. A longer value is shortened and hashed.
+/// Maximum bytes of a grouping value in a key. A longer value is cut and gets the hash of the whole
+/// value.
 const MAX_VALUE_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,8 +1,6 @@
 //! Starts executions, and sends them commands: cancel, pause, resume, approve, settle, signal.
 //!
-//! A start writes the first event of the log. If a worker of this process has room, the same append
-//! also contains the worker's claim. A command goes into the execution's inbox and is acknowledged
-//! when the inbox has stored it durably. The worker that owns the execution applies it.
+//! A command goes into the execution's inbox, and the worker that owns the execution applies it.
 
 mod dry_run;
 
@@ -255,9 +253,8 @@ impl Control {
         }
     }
 
-    /// Writes the head of an execution that has a log but no head. The process that started it may
-    /// have crashed before it wrote the head, so no worker would find the execution. Returns
-    /// whether the execution has a log. If the log names `plan`, the plan is not loaded again.
+    /// Writes the head of an execution that has a log but no head, because the process that started
+    /// it may have crashed before it wrote the head. Returns whether the execution has a log.
     async fn repair_head(
         &self,
         id: ExecutionId,
@@ -281,8 +278,7 @@ impl Control {
         let mut execution = replay(if last.event.is_last() { &events } else { &events[..1] })?;
         if last.event.is_last() && execution.has_follow_up() {
             // The execution has finished, but its parent was not notified, or its replan is
-            // missing. Writes its head as unfinished, so that a worker claims it and notifies the
-            // parent or replans.
+            // missing. An unfinished head lets a worker claim it and do that.
             execution = replay(&events[..1])?;
         }
         let due = execution.options().start_at.unwrap_or(first.at);
@@ -343,8 +339,7 @@ impl Control {
         let is_same = is_same_fingerprint(&found.fingerprint, &fingerprint(key, options));
         let has_begun = self.store.head(id).await?.is_some();
         // The fingerprint does not distinguish `false` from a value that was left out, so that
-        // fingerprints of earlier versions match. The default for a value that was left out may
-        // have changed since.
+        // fingerprints of earlier versions match.
         if !is_same
             || key.compensates == Some(false) && has_begun && self.is_compensating(id).await?
         {

@@ -1,16 +1,11 @@
 //! Drives one execution, from its claim until it finishes, waits, or has another owner.
 //!
-//! The driver asks the [`machine`] for the next events, appends them to the log, and acts on them.
-//! It calls a tool with an effect only when the `step_started` event is durable. It calls a tool
-//! that only reads immediately, while the event is being appended. At most one append is in flight.
-//! Events that happen during an append form the next append.
-//!
-//! After a failed append, the driver reads the log and appends missing events again at the same
-//! position. If the log has other events at this position, another worker may own the execution, so
-//! the driver drops everything.
+//! The driver calls a tool with an effect only when the `step_started` event is durable, because
+//! another worker must know after a crash that the call may have happened.
 
 mod calls;
 pub(crate) mod children;
+pub(crate) mod failed_appends;
 mod parking;
 mod pending;
 mod permit_requests;
@@ -44,6 +39,7 @@ use tracing::{debug, warn};
 use self::{
     calls::HeldStart,
     children::{ChildStatus, Children},
+    failed_appends::FailedAppendLog,
     parking::{CROWDED_DELAY, StartPermission},
     pending::PendingEvents,
     permit_requests::PermitRequests,
@@ -77,6 +73,7 @@ pub(crate) struct WorkerContext {
     pub(crate) replanner: OnceLock<Arc<dyn Replanner>>,
     pub(crate) span_sink: OnceLock<Arc<dyn SpanSink>>,
     pub(crate) slow_store: SlowStoreLog,
+    pub(crate) failed_appends: FailedAppendLog,
     pub(crate) slots: Arc<Semaphore>,
     /// Memory slots for executions that wait for permits. An execution that continues keeps its
     /// waiting slot if no normal slot is free.
@@ -197,7 +194,8 @@ enum DriverInput {
 }
 
 impl Driver {
-    /// Drives a new execution. Its creation, its claim and the first starts share one append.
+    /// Returns the driver of a new execution. The execution's creation, its claim and the first
+    /// starts share one append.
     pub(crate) fn start_new(context: Arc<WorkerContext>, new: NewExecution) -> Self {
         let NewExecution { execution, created, commands, stored, slot } = new;
         let mut driver = Self::new(context, execution, Seq::START, commands, slot);
@@ -224,6 +222,12 @@ impl Driver {
         }
         driver.decide(Input::Woken);
         driver
+    }
+
+    /// Remembers that this worker continues the execution of a lost worker. Telemetry reports this
+    /// when the claim is durable.
+    pub(crate) fn note_lost_worker(&mut self, lost: Option<WorkerId>) {
+        self.telemetry.note_lost_worker(lost);
     }
 
     /// Claims a stored execution whose next events are too large for the store, and fails the tasks
@@ -353,8 +357,8 @@ impl Driver {
         }
     }
 
-    /// Claims the execution again after the lease expired and was renewed. If another worker has
-    /// claimed it in the meantime, the append of the claim fails. Running calls continue.
+    /// Claims the execution again after the lease expired and was renewed. The append of the claim
+    /// fails if another worker has claimed the execution in the meantime.
     fn renew_claim(&mut self) {
         let term = self.context.lease.term();
         let is_stale = self.is_lease_doubtful() && self.context.lease.is_safe(term);
@@ -445,8 +449,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for the next input. A driver waits nowhere else, except for the store when it stops or
-    /// an append failed.
     async fn next_input(&mut self) -> DriverInput {
         let wake = self.wake_delay();
         let is_full = self.pending.is_full();

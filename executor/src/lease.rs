@@ -1,7 +1,7 @@
 //! The lease of this worker.
 //!
 //! Claims keep the logs correct without leases. The lease prevents this worker from calling tools
-//! after other workers have declared it lost.
+//! with effects after other workers have declared it lost.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -22,7 +22,7 @@ struct LeaseState {
     term: Term,
 }
 
-/// Counts how often the lease was granted after it had expired. Other workers may have claimed
+/// Counts the grants of the lease at a time when no lease was valid. Other workers may have claimed
 /// executions that this worker claimed in an earlier term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Term(u64);

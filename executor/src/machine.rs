@@ -1,13 +1,8 @@
 //! The state machine of an execution. It is pure: it uses no clock, no store, no tools and no
 //! randomness.
 //!
-//! [`decide`] applies one input to an execution and returns the new events. Only events change the
-//! recorded state of an execution, so replaying its log gives the same execution.
-//!
-//! The result of an attempt that no longer runs, and a command that was applied before, are
-//! ignored. [`wake_at`] returns the time of the next timer, such as a retry or a deadline.
-//!
-//! The cost of most decisions grows with the number of tasks that become ready, not with the plan.
+//! Only events change the recorded state of an execution, so replaying its log gives the same
+//! execution.
 
 mod commands;
 mod dry_run;
@@ -49,9 +44,8 @@ pub enum Input {
     Claimed {
         worker: WorkerId,
         node: Arc<str>,
-        /// `true` if commands of the inbox are applied after this claim. An execution that fails
-        /// waits for them before it undoes steps or finishes, because one of them can cancel the
-        /// execution.
+        /// `true` if commands of the inbox are applied after this claim. A failing execution waits
+        /// for them, because one of them can cancel it.
         commands_follow: bool,
     },
     /// The owner claims the execution again after its lease had expired. Running calls continue.

@@ -20,8 +20,8 @@ pub struct Options {
     /// Longest time that a call waits until its toolset is connected.
     pub connect: Duration,
     pub output_bytes: usize,
-    /// Number of attempts of an append. If all of them fail, the driver gives up the execution for
-    /// now.
+    /// Number of retries of a failed append. If all of them fail, the driver gives up the execution
+    /// for now.
     pub store_tries: u32,
     /// Longest time that a draining worker waits for running steps.
     pub drain: Duration,

@@ -1,9 +1,7 @@
 //! Requests permits for calls whose tools have limits.
 //!
-//! The store counts the holders of all nodes. On each node, calls with the same limits wait in one
-//! queue, and usually only the first call sends requests. So a thousand waiting calls cost little
-//! more than one call. The tokens that wait take turns. A higher priority gives a head start among
-//! the calls of a token.
+//! Calls of a node with the same limits wait in one queue, and usually only the first call sends
+//! requests. So a thousand waiting calls cost little more than one call.
 
 mod queue;
 
@@ -166,8 +164,7 @@ impl Permits {
         let (mut backoff, mut may_hold) = (MIN_RETRY_DELAY, false);
         loop {
             // Checks the position again, because a call with a higher priority may be in front now.
-            // After an error the call continues, because it may hold a permit for which other calls
-            // wait.
+            // After an error the call continues, because it may hold a permit.
             while !may_hold && !waiting.is_first() {
                 turn.notified().await;
             }

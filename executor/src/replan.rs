@@ -8,7 +8,6 @@ use shared::{execution::Execution, store::StoreError};
 #[async_trait]
 pub trait Replanner: fmt::Debug + Send + Sync {
     /// Starts the next execution, or stores the reason why none starts. Two calls, on any nodes,
-    /// start only one execution, so the caller can drop the future at any time. After an error the
-    /// worker calls this method again later.
+    /// start only one execution. After an error, the worker calls this method again later.
     async fn replan(&self, ended: &Execution) -> Result<(), StoreError>;
 }

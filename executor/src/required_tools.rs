@@ -19,8 +19,6 @@ pub(crate) struct RequiredTools {
 
 impl RequiredTools {
     /// Reads the required tools of an execution. Returns `None` if its log was removed.
-    ///
-    /// An execution that has not started needs the tools of all steps except reused steps.
     pub(crate) async fn read(
         store: &dyn Store,
         head: &ExecutionHead,

@@ -1,7 +1,5 @@
-//! Claims executions and drives them.
-//!
-//! New executions, resumed executions and executions of crashed workers are handled in the same
-//! way: a worker claims them and continues their logs.
+//! Claims executions and drives them. A new, resumed or orphaned execution is handled in the same
+//! way: its log is continued.
 
 mod backlog;
 mod pending_heads;
@@ -38,7 +36,8 @@ use crate::{
     control::Control,
     driver::{
         DriveError, Driver, DriverStop, NewExecution, WorkerContext, children::notify_parent,
-        load_existing, slow_store::SlowStoreLog, telemetry::resend_spans,
+        failed_appends::FailedAppendLog, load_existing, slow_store::SlowStoreLog,
+        telemetry::resend_spans,
     },
     lease::LeaseClock,
     options::Options,
@@ -89,10 +88,8 @@ pub struct WorkerParts {
 }
 
 impl Worker {
-    /// Creates a worker. [`Self::run`] runs it.
-    ///
-    /// When `drain` is cancelled, the worker starts nothing, waits up to [`Options::drain`] for
-    /// running steps, and leaves its executions to other workers.
+    /// Creates a worker. [`Self::run`] runs it. When `drain` is cancelled, the worker starts
+    /// nothing, and waits up to [`Options::drain`] for running steps.
     pub fn new(parts: WorkerParts, id: WorkerId, drain: CancellationToken) -> (Self, WorkerHandle) {
         let WorkerParts { node, store, toolbox, clock, options, scope } = parts;
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
@@ -125,6 +122,7 @@ impl Worker {
             replanner: OnceLock::new(),
             span_sink: OnceLock::new(),
             slow_store: SlowStoreLog::default(),
+            failed_appends: FailedAppendLog::default(),
             slots: Arc::clone(&slots),
             waiting_slots,
             is_alone: scope == WorkerScope::Given,
@@ -236,9 +234,7 @@ impl Worker {
                 self.backlog.given_up.insert(id, epoch);
             }
             Err(DriveError::Fenced) => {
-                // The log rejects this worker's appends, because another worker owns the execution,
-                // or because a late append of this worker succeeded. In the second case no worker
-                // owns the execution.
+                // Another worker owns the execution, or a late append of this worker succeeded.
                 info!(execution = %id, "given up, because its log has newer events");
                 self.backlog.give_up(id);
             }
@@ -298,9 +294,10 @@ impl Worker {
     /// Claims a stored execution, unless this worker drives it already. Returns `false` if the
     /// worker has no free slot.
     ///
-    /// `known_epoch` is the newest claim that the caller knows. If the log has a newer claim, this
-    /// worker leaves an unfinished execution to the worker of that claim.
-    fn claim_execution(&mut self, id: ExecutionId, known_epoch: Epoch) -> bool {
+    /// If the log has a newer claim than the caller knows, this worker leaves an unfinished execution
+    /// to the worker of that claim.
+    fn claim_execution(&mut self, id: ExecutionId, known: impl Into<KnownClaim>) -> bool {
+        let known = known.into();
         if self.local.contains(id) {
             return true;
         }
@@ -311,8 +308,7 @@ impl Worker {
         let context = Arc::clone(&self.context);
         let pause = self.backlog.damaged.next_pause(id);
         self.drivers.spawn(async move {
-            let result =
-                drive_execution(Arc::clone(&context), id, known_epoch, commands, permit).await;
+            let result = drive_execution(Arc::clone(&context), id, known, commands, permit).await;
             let result = fail_unwritable(&context, id, result).await;
             scan::postpone_if_damaged(&context, id, pause, &result).await;
             (id, result)
@@ -336,14 +332,29 @@ impl Worker {
     }
 }
 
+/// The newest claim of an execution that a worker knows.
+#[derive(Clone, Copy, Debug)]
+struct KnownClaim {
+    epoch: Epoch,
+    /// The owner, if its lease has expired.
+    lost_worker: Option<WorkerId>,
+}
+
+impl From<Epoch> for KnownClaim {
+    fn from(epoch: Epoch) -> Self {
+        Self { epoch, lost_worker: None }
+    }
+}
+
 async fn drive_execution(
     context: Arc<WorkerContext>,
     id: ExecutionId,
-    known_epoch: Epoch,
+    known: KnownClaim,
     commands: mpsc::Receiver<SentCommand>,
     slot: OwnedSemaphorePermit,
 ) -> Result<DriverStop, DriveError> {
     let store = Arc::clone(&context.store);
+    let KnownClaim { epoch: known_epoch, lost_worker } = known;
     let execution = load_existing(&*store, id).await?;
     let inbox = store.list_commands(Some(id)).await?;
     if known_epoch >= execution.epoch() {
@@ -361,7 +372,9 @@ async fn drive_execution(
         return Err(DriveError::ClaimedElsewhere(execution.epoch()));
     }
     debug!(execution = %id, seq = %execution.seq(), "claiming");
-    Driver::resume(context, execution, inbox, commands, slot).run().await
+    let mut driver = Driver::resume(context, execution, inbox, commands, slot);
+    driver.note_lost_worker(lost_worker);
+    driver.run().await
 }
 
 /// Ends an execution whose next events are too large for the store. Otherwise each claim would call
@@ -384,9 +397,8 @@ async fn fail_unwritable(
     Driver::fail_unwritable(Arc::clone(context), execution, error, slot).run().await
 }
 
-/// Writes the owner into a head that lags behind a claim. The claiming worker may have crashed
-/// before it wrote the head, and no worker would find the execution. A head that the claiming
-/// worker wrote has a later position, so it stays.
+/// Writes the owner into a head that lags behind a claim, because the claiming worker may have
+/// crashed before it wrote the head.
 async fn repair_owner(store: &dyn Store, execution: &Execution) -> Result<(), StoreError> {
     let head = store.head(execution.id()).await?;
     if let Some(head) = head.filter(|head| head.epoch < execution.epoch()) {
@@ -434,8 +446,8 @@ impl LocalDrivers {
         self.lock_map().contains_key(&id)
     }
 
-    /// Gives a command to the driver of its execution. Returns whether this worker has the driver.
-    /// A command that does not fit stays in the inbox and is delivered later.
+    /// Gives a command to the driver of its execution, and returns whether this worker has the
+    /// driver. A command that does not fit stays in the inbox and is delivered later.
     fn deliver_command(&self, envelope: &SentCommand) -> bool {
         match self.lock_map().get(&envelope.execution) {
             Some(driver) => {

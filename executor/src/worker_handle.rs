@@ -34,10 +34,8 @@ pub struct WorkerHandle {
     pub(crate) crowd: Arc<Crowd>,
 }
 
-/// Notes whether due executions of tokens wait for a slot.
-///
-/// While they wait, a new execution of a token goes to the store, where it waits for the turn of its
-/// token. Otherwise a token that starts one execution after another would take each free slot.
+/// Notes whether due executions of tokens wait for a slot. A token that starts one execution after
+/// another would otherwise take each free slot.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     /// `true` if the worker claims due executions. Any other worker must start each execution
@@ -93,8 +91,7 @@ impl WorkerHandle {
     }
 
     /// Acquires a permit for a call outside executions, under limits that all nodes share. Returns
-    /// `None` if that takes longer than `timeout`. The call counts for `token` when tokens take
-    /// turns.
+    /// `None` if that takes longer than `timeout`.
     pub async fn acquire_permit(
         &self,
         holder: String,
@@ -108,8 +105,7 @@ impl WorkerHandle {
     }
 
     /// Gives a new execution to the worker, and waits until its creation is durable. Returns the
-    /// execution if the worker has no free slot, lacks a tool, or has ended, or if it belongs to a
-    /// token and must wait for its turn.
+    /// execution if the worker cannot take it now.
     pub(crate) async fn start_execution(
         &self,
         execution: Execution,

@@ -1,7 +1,5 @@
-//! Limits on the text of an operation, and on its error messages.
-//!
-//! The parser recurses for each bracket, and its messages quote the operation. Without these
-//! limits, a small request could cause much work and a large answer.
+//! Limits on the text of an operation, and on its error messages. The parser recurses for each
+//! bracket, and its messages quote the operation.
 
 use std::fmt;
 
@@ -19,7 +17,7 @@ const MAX_NAME_BYTES: usize = 128;
 
 const MAX_ERRORS: usize = 20;
 
-const MAX_MESSAGE_CHARS: usize = 500;
+const MAX_MESSAGE_BYTES: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DocumentTooLarge {
@@ -137,7 +135,7 @@ pub(crate) fn shorten_errors(mut errors: Vec<ServerError>) -> Vec<ServerError> {
 }
 
 pub(crate) fn shorten_message(error: &mut ServerError) {
-    if error.message.len() <= MAX_MESSAGE_CHARS {
+    if error.message.len() <= MAX_MESSAGE_BYTES {
         return;
     }
     // The parser's message quotes a whole line of the document. Only the last line of the message
@@ -149,8 +147,8 @@ pub(crate) fn shorten_message(error: &mut ServerError) {
     {
         error.message = format!("line {}, column {}: {expected}", position.line, position.column);
     }
-    if error.message.len() > MAX_MESSAGE_CHARS {
-        error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_CHARS));
+    if error.message.len() > MAX_MESSAGE_BYTES {
+        error.message.truncate(error.message.floor_char_boundary(MAX_MESSAGE_BYTES));
         error.message.push('…');
     }
 }
@@ -203,7 +201,7 @@ mod tests {
         let errors = (0..1_000).map(|n| error(format!("{n}{}", "é".repeat(1_000)))).collect();
         let shortened = shorten_errors(errors);
         assert_eq!(shortened.len(), MAX_ERRORS + 1);
-        assert!(shortened.iter().all(|error| error.message.len() <= MAX_MESSAGE_CHARS + "…".len()));
+        assert!(shortened.iter().all(|error| error.message.len() <= MAX_MESSAGE_BYTES + "…".len()));
         assert_eq!(shortened[MAX_ERRORS].message, "and 980 more errors: correct these first");
         let few = shorten_errors(vec![error("no".to_owned())]);
         assert_eq!((few.len(), few[0].message.as_str()), (1, "no"));

@@ -1,3 +1,5 @@
+mod person_probe;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -19,6 +21,7 @@ use tokio::{
 };
 use toolbox::{SetStatus, ToolSet, Toolbox};
 
+use self::person_probe::PersonProbe;
 use crate::{
     server::{Hooks, PathPrefix},
     web::Pages,
@@ -60,9 +63,7 @@ impl WriteProbe {
 }
 
 /// Builds the hooks of the server that need the engine or the page: readiness, metrics and routes.
-///
-/// `store_file` is the file of an SQLite store. Its size is a metric. Other stores are asked for
-/// their size. The page uses URLs below `path_prefix`.
+/// `store_file` is the file of an SQLite store. The page uses URLs below `path_prefix`.
 pub fn build_server_hooks(
     engine: &Engine,
     worker: Option<WorkerHandle>,
@@ -73,6 +74,8 @@ pub fn build_server_hooks(
     let pages = Pages::new(path_prefix);
     let queue = Arc::new(QueueProbe::new(engine));
     let size = Arc::new(SizeProbe::new(Arc::clone(engine.store()), store_file));
+    let persons =
+        Arc::new(PersonProbe::new(Arc::clone(engine.store()), Arc::clone(engine.clock())));
     let counted = Arc::clone(engine.store());
     let probe = Arc::new(WriteProbe::new(Arc::clone(&counted)));
     let toolbox = engine.tools.inventory.toolbox().clone();
@@ -84,7 +87,8 @@ pub fn build_server_hooks(
         }),
         first_metrics: Arc::new(move || {
             let waiting = worker.as_ref().map_or(0, WorkerHandle::waiting_call_count);
-            let (queue, size) = (Arc::clone(&queue), Arc::clone(&size));
+            let (queue, size, persons) =
+                (Arc::clone(&queue), Arc::clone(&size), Arc::clone(&persons));
             let own = [
                 process_metrics().render(),
                 format_engine_metrics(counted.hints().commits(), &toolbox),
@@ -96,8 +100,10 @@ pub fn build_server_hooks(
                 ),
             ];
             async move {
-                let (figures, bytes) = tokio::join!(queue.read_figures(), size.read_bytes());
-                own.concat() + &format_store_size(bytes) + &format_queue(figures)
+                let (figures, bytes, needing_person) =
+                    tokio::join!(queue.read_figures(), size.read_bytes(), persons.format_metrics());
+                let of_store = [format_store_size(bytes), format_queue(figures), needing_person];
+                own.concat() + &of_store.concat()
             }
             .boxed()
         }),

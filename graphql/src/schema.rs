@@ -1,30 +1,33 @@
-//! The GraphQL API.
-//!
-//! All operations go through the [`Engine`]. The doc comments of the types are the API's
-//! documentation. The golden file `graphql/schema.graphql` contains the whole schema, so that each
-//! change of the API is visible in a diff.
+//! The GraphQL API. The doc comments of the types are the API's documentation.
 
 mod actor;
 mod answer_size;
 mod audit;
 mod blob;
+mod caller;
 mod connection;
 mod cost;
 mod counts;
 mod drawing;
 mod error;
 mod event;
+mod event_detail;
 mod execution;
 mod finding;
+mod fork;
 mod guard;
 mod input;
 mod layout;
 mod loaders;
 mod mutation;
+mod node;
 mod nulls;
 mod plan;
+mod plan_mutation;
+mod planned_call;
 mod prune;
 mod query;
+mod record_lists;
 mod request;
 mod request_events;
 mod retry;
@@ -32,12 +35,15 @@ mod saved_plan;
 mod scalar;
 mod select;
 mod step;
+mod step_progress;
 mod subscription;
+mod text_enums;
 mod timeline;
 mod tool;
 mod tool_operations;
 mod toolkit;
 mod waits;
+mod workers;
 
 use std::sync::Arc;
 
@@ -51,7 +57,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     audit::AuditEntry, connection::ListPage, execution::ApiExecution, guard::OperationGuard,
-    mutation::Mutation, plan::Plan, query::Query, request::Request, subscription::Subscription,
+    mutation::Mutation, plan::Plan, query::Query, request::Request, saved_plan::SavedPlan,
+    subscription::Subscription, tool::ToolResult,
 };
 
 /// A schema that executes operations. It hides the types of the resolvers, because otherwise each
@@ -90,7 +97,7 @@ impl Schema {
 }
 
 /// Returns `true` if the request could be a mutation. A mutation must fail for an encrypted value
-/// whose key is missing. It must not use the placeholder that a query shows for such a value.
+/// whose key is missing, because it must not use the placeholder that a query shows.
 fn is_mutation(request: &mut async_graphql::Request) -> bool {
     let name = request.operation_name.clone();
     // An invalid document counts as a query, because the executor rejects it later.
@@ -122,8 +129,7 @@ impl Executor for Schema {
 pub struct Limits {
     /// Maximum depth of fields. The introspection query of `GraphiQL` has 15 levels.
     pub depth: usize,
-    /// Maximum cost of all fields together. A field costs one, a list multiplies the cost of its
-    /// items, and expensive fields cost more. `usize::MAX` means no limit.
+    /// Maximum cost of all fields together. `usize::MAX` means no limit.
     pub complexity: usize,
     /// Maximum size of the answer, in approximate bytes.
     pub answer_bytes: usize,
@@ -164,6 +170,8 @@ fn builder_with_descriptions() -> SchemaBuilder<Query, Mutation, Subscription> {
         .override_output_type_description::<ListPage<Plan>>("Page of plans.")
         .override_output_type_description::<ListPage<ApiExecution>>("Page of executions.")
         .override_output_type_description::<ListPage<AuditEntry>>("Page of audit entries.")
+        .override_output_type_description::<ListPage<SavedPlan>>("Page of saved plans.")
+        .override_output_type_description::<ListPage<ToolResult>>("Page of calls outside plans.")
 }
 
 #[cfg(test)]

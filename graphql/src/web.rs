@@ -1,12 +1,5 @@
-//! The web page, embedded from `web/dist`.
-//!
-//! Large files under `/assets/` have compressed copies, so the server compresses nothing here. The
-//! names of these files contain a checksum, so a browser caches them for ever. It revalidates all
-//! other files by their tag.
-//!
-//! The build writes relative URLs such as `./assets/…` into the HTML files. [`Pages`] puts the path
-//! prefix of the server in front of them, because a page such as `/requests/…` has another folder.
-//! The scripts find their prefix in their own URL.
+//! The web page, embedded from `web/dist`. [`Pages`] puts the path prefix of the server in front of
+//! the relative URLs of the HTML files, because a page such as `/requests/…` has another folder.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +22,21 @@ use crate::server::PathPrefix;
 
 static PAGE_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../web/dist");
 
-const PAGE_PATHS: [&str; 9] = [
+const PAGE_PATHS: [&str; 17] = [
     "/",
     "/new",
+    "/requests",
     "/requests/{id}",
     "/executions",
     "/executions/{id}",
+    "/scheduled",
+    "/approvals",
+    "/compare",
     "/plans/{id}",
+    "/saved",
+    "/saved/{name}",
+    "/nodes",
+    "/usage",
     "/tools",
     "/tools/{name}",
     "/toolkit",

@@ -1,8 +1,5 @@
 //! Tool calls in the text of a model's reply, and the descriptions of tools for models.
-//!
-//! A reply is read once, from left to right. If a call can be read completely, no other call may
-//! use its part of the text, so an argument never contains another call. `docs/tool-calls.md`
-//! describes the formats and the exceptions.
+//! `docs/tool-calls.md` describes the formats and the exceptions.
 
 mod argument;
 mod function;
@@ -67,8 +64,8 @@ impl MissReason {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Calls {
     pub calls: Vec<ToolCall>,
-    /// Texts that look like a call whose tool cannot be called. Prose that names a tool and
-    /// arguments is included.
+    /// Texts that look like a call that cannot be made: the tool is unknown, or the call is
+    /// unreadable or cut off. Prose that names a tool and arguments is included.
     pub missed: Vec<MissedCall>,
 }
 
@@ -124,10 +121,8 @@ pub enum LimitExceeded {
     Calls,
 }
 
-/// Returns the calls of registered tools in `text`, in the order of their positions.
-///
-/// `find_tool` returns the registered tool that a name means. [`CatalogNames`] finds the tools of a
-/// catalog. The time is linear in the length of the text.
+/// Returns the calls of registered tools in `text`, in the order of their positions. The time is
+/// linear in the length of the text.
 pub fn parse_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,
@@ -135,8 +130,7 @@ pub fn parse_tool_calls(
     read_tool_calls(text, find_tool).map(|read| read.calls)
 }
 
-/// Returns the calls like [`parse_tool_calls`], and also the texts that look like a call but cannot
-/// be called.
+/// Returns the calls like [`parse_tool_calls`], and also the texts that only look like calls.
 pub fn read_tool_calls(
     text: &str,
     find_tool: &dyn Fn(&str) -> Option<Arc<KnownTool>>,

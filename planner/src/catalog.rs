@@ -1,4 +1,5 @@
-//! The catalog: the tools that a plan may use when it is compiled.
+//! The catalog: the tools that the compiler of plans knows. Some of them are inactive or cannot be
+//! called.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +8,7 @@ use shared::{
     tool::{ToolDefinition, ToolNames, set_prefix},
 };
 
-/// The tools that a plan may use. Clones share one list.
+/// The tools that the compiler knows. Clones share one list.
 #[derive(Clone, Debug)]
 pub struct Catalog(Arc<CatalogEntries>);
 

@@ -1,8 +1,5 @@
-//! Compiles a draft to a plan, or reports everything that is wrong with it.
-//!
-//! Each phase reports its errors and continues with a substitute. For example, a step with an
-//! unknown tool keeps its name and its place in the order. This module finds the order, and
-//! [`Plan::from_resolved_steps`] checks it again.
+//! Compiles a draft to a plan, or reports everything that is wrong with it. Each phase reports its
+//! errors and continues with a substitute.
 
 mod build;
 mod compute;

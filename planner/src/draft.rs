@@ -1,7 +1,4 @@
 //! Untrusted plans, as a model or a person writes them.
-//!
-//! Without optional settings, the JSON is
-//! `{"tools":[{"name","parameters","dependsOn","outputMapping"}],"executionOrder":[…]}`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

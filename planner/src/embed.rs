@@ -1,9 +1,4 @@
 //! Embeddings: texts as vectors, so that tools can be selected by meaning.
-//!
-//! [`ConfiguredEmbedder`] opens the configured source: a model in a directory or the built-in model
-//! ([`Local`]), or a server ([`Server`]). A [`CachingEmbedder`] keeps the vectors of tools in the
-//! store, so that no text of a tool is embedded twice. A [`RecentEmbedder`] keeps the vectors of
-//! queries in memory.
 
 mod caching;
 mod configured;

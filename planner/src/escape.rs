@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
-/// Escapes a quoted label of a Mermaid diagram, which interprets Markdown and HTML entities as
-/// `#code;`.
+/// Escapes a quoted label of a Mermaid diagram. Mermaid interprets Markdown in a label, and
+/// entities of the form `#code;`.
 pub fn escape_mermaid(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -19,8 +19,8 @@ const CODES_WITHOUT_BLAME: [&str; 4] =
 pub struct Lessons {
     /// The executions that finished up to this time were read.
     pub until: Option<Timestamp>,
-    /// The queries up to this time were read. The time is earlier than `until` if the embedder
-    /// failed.
+    /// The queries up to this time were read. Set only if the embedder failed, so that the time is
+    /// earlier than `until`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_until: Option<Timestamp>,
     pub learned: Learned,
@@ -43,11 +43,8 @@ pub struct QueryOutcome {
 }
 
 impl ToolSequence {
-    /// Reads the calls of an execution that succeeded. Empty if the execution did not complete. A
-    /// call follows the calls that its step depends on. If no call depends on another call, each
-    /// call follows the call before it.
-    ///
-    /// `is_chosen` excludes tools that a planner did not choose, such as the tools of agents.
+    /// Reads the calls of an execution that succeeded. `is_chosen` excludes tools that a planner
+    /// did not choose, such as the tools of agents.
     pub fn read(execution: &Execution, is_chosen: impl Fn(&ToolName) -> bool) -> Self {
         if execution.state() != ExecutionState::Completed {
             return Self::default();
@@ -75,8 +72,8 @@ impl ToolSequence {
 }
 
 impl QueryOutcome {
-    /// Reads the outcome of a plan that a planner made for a query. A tool succeeded if its step
-    /// ran and succeeded and the execution completed, and failed if its own error failed the step.
+    /// Reads the outcome of a plan that a planner made for a query. Returns `None` for other plans,
+    /// and if no tool has an outcome.
     pub fn read(
         execution: &Execution,
         at: Timestamp,

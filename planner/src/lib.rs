@@ -5,6 +5,7 @@ pub mod compile;
 pub mod draft;
 pub mod embed;
 pub mod escape;
+pub mod fork;
 pub mod layout;
 pub mod learning;
 pub mod model;
@@ -34,8 +35,7 @@ pub trait Planner: Send + Sync {
     fn name(&self) -> &str;
 
     /// Plans `query` with tools of `catalog`. `compiler` turns the planner's draft into a plan, or
-    /// returns all diagnostics. The notes of the proposal, or of the error, become a part of the
-    /// request's transcript.
+    /// returns all diagnostics.
     async fn plan(
         &self,
         query: &str,
@@ -66,10 +66,9 @@ pub trait Planner: Send + Sync {
         self.plan(query, catalog, compiler).await
     }
 
-    /// Plans the remaining part of an earlier plan from the results of its steps.
-    ///
-    /// The planner does not see all fields of the earlier steps. The caller and `compiler` copy the
-    /// remaining fields into the draft ([`replan::carry_over`]).
+    /// Plans the remaining part of an earlier plan from the results of its steps. The planner does
+    /// not see all fields of the earlier steps, so the caller and `compiler` copy the remaining
+    /// fields into the draft ([`replan::carry_over`]).
     async fn replan(
         &self,
         _query: &str,

@@ -1,7 +1,4 @@
-//! Language models: questions, answers and errors.
-//!
-//! Callers know one trait, [`Model`]. The trait hides the formats of providers, their rules for
-//! names, retries and fallbacks.
+//! Language models: questions, answers and errors. Callers know one trait, [`Model`].
 
 mod fallback;
 mod http;

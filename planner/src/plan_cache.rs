@@ -1,7 +1,6 @@
-//! The plan cache: drafts of earlier queries, for the same tools and planner.
-//!
-//! The cache contains the draft, not the plan. The engine compiles the draft again for each
-//! request, so a caller without the right to a tool gets no plan that uses it.
+//! The plan cache: drafts of earlier queries, for the same tools and planner. The engine compiles
+//! the draft again for each request, so a caller without the right to a tool gets no plan that uses
+//! it.
 
 use std::time::Duration;
 

@@ -1,9 +1,4 @@
 //! Replanning: the next version of a plan that did not complete.
-//!
-//! A model reads the earlier plan and the results of its steps ([`EarlierPlan`]) and writes the
-//! next version. Settings that the model did not see are carried over ([`carry_over()`]), and
-//! outputs are reused ([`crate::reuse`]). [`RepeatGuard`] rejects a version that would repeat an
-//! effect. Without a model, [`find_detour`] replaces steps that failed by other calls that read.
 
 mod carry_over;
 mod detour;

@@ -69,10 +69,8 @@ pub fn create_retry(ended: &Execution, scope: RetryScope<'_>) -> Result<Created,
     Ok(created)
 }
 
-/// Adds the keys of calls whose outcome is unknown, and the calls that a person settled.
-///
-/// The output of a settled step is among the reused outputs. A settled item of a list is reused
-/// when its step runs again for the same item.
+/// Adds the keys of `once` calls whose outcome is unknown, and the calls that a person settled. The
+/// output of a settled step is among the reused outputs.
 fn take_over_calls(
     created: &mut Created,
     ended: &Execution,
@@ -156,9 +154,7 @@ fn steps_kept_before(ended: &Execution, from: StepNumber) -> Vec<bool> {
     kept
 }
 
-/// Returns the first event of a new plan that continues a finished execution. The new plan reuses
-/// the outputs of the [reusable](reusable_steps) steps, and its number of remaining replans is
-/// lower by one.
+/// Returns the first event of an execution that continues a finished execution with a new plan.
 pub fn create_replan(ended: &Execution, plan: &Plan) -> Result<Created, ReuseError> {
     if !ended.state().is_finished() {
         return Err(ReuseError::Open(ended.id()));
@@ -206,10 +202,8 @@ fn take_over_same_calls(
     Ok(())
 }
 
-/// Returns for each step of a new plan whether its output can be reused.
-///
-/// Such a step is the same in both plans and depends on reusable steps only. It succeeded and was
-/// not compensated, or was skipped because of its condition or a dependency.
+/// Returns for each step of a new plan whether its output can be reused. Such a step is the same in
+/// both plans and depends on reusable steps only.
 pub fn reusable_steps(ended: &Execution, plan: &Plan) -> Vec<bool> {
     let mut reusable = Vec::with_capacity(plan.steps().len());
     for step in plan.steps() {
@@ -230,11 +224,21 @@ fn is_reusable(ended: &Execution, plan: &Plan, step: &ToolExecution) -> bool {
 }
 
 fn is_same_step(old: &Plan, old_step: &ToolExecution, new: &Plan, step: &ToolExecution) -> bool {
+    is_same_call(old_step, step) && is_same_rule(old, old_step, new, step)
+}
+
+/// Returns whether two steps run after the same steps, under the same condition, and fill the same
+/// variables.
+pub(crate) fn is_same_rule(
+    old: &Plan,
+    old_step: &ToolExecution,
+    new: &Plan,
+    step: &ToolExecution,
+) -> bool {
     fn dependency_ids(plan: &Plan, step: &ToolExecution) -> BTreeSet<StepId> {
         step.depends_on.iter().map(|number| plan.step(*number).id.clone()).collect()
     }
-    is_same_call(old_step, step)
-        && (&old_step.output_mapping, &old_step.when) == (&step.output_mapping, &step.when)
+    (&old_step.output_mapping, &old_step.when) == (&step.output_mapping, &step.when)
         && dependency_ids(old, old_step) == dependency_ids(new, step)
 }
 
@@ -397,7 +401,7 @@ mod tests {
     }
 
     /// A step whose failure was ignored may return an output in the retry, so its dependents run
-    /// again.
+    /// again. Only a retry of the steps that failed keeps them.
     #[test]
     fn dependents_of_a_step_that_runs_again_run_again() {
         let ended = ended_execution_of(&plan_of_steps(&[

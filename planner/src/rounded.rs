@@ -20,10 +20,8 @@ const MIN_LARGE_INTEGER: f64 = 9_223_372_036_854_775_808.0;
 /// forty digits.
 const MAX_WRITTEN_INTEGER: f64 = 1e40;
 
-/// Integers of a text that 64 bits cannot hold, by the double that each became.
-///
-/// Strings are searched, too. A number in a string matters only if the same double occurs outside
-/// of strings.
+/// Integers of a text that 64 bits cannot hold, by the double that each became. Strings are
+/// searched, too.
 #[derive(Clone, Debug, Default)]
 pub struct LargeIntegers(BTreeMap<u64, Box<str>>);
 
@@ -60,9 +58,8 @@ impl LargeIntegers {
     }
 }
 
-/// Warns about each double below `root` that was written as an integer, up to `MAX_WARNINGS`. If
-/// the text of the value is not known, warns about each double that may have been written as an
-/// integer.
+/// Warns about each double below `root` that was written as an integer, or that may have been if
+/// the text of the value is not known. Adds at most `MAX_WARNINGS`.
 pub fn warn_of_input(
     value: &Value,
     root: &str,

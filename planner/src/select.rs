@@ -1,8 +1,5 @@
-//! Tool selection: ranks tools for a query by meaning, by words, or by both.
-//!
-//! The index of a tool holds the vectors of its description and examples ([`Centroid`] is their
-//! mean) and its words. A [`Selector`] keeps the index of the last tools and updates only the tools
-//! that changed.
+//! Tool selection: ranks tools for a query by meaning, by words, or by both. A [`Selector`] keeps
+//! the index of the last tools and updates only the tools that changed.
 
 mod best;
 mod collision;
@@ -33,7 +30,7 @@ pub use self::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Criterion {
     /// The cosine to the mean of a tool's examples. For a hit, it exceeds the cosine of the least
-    /// similar example by the margin.
+    /// similar example by at least the margin.
     #[default]
     Centroid,
     Description,

@@ -1,8 +1,5 @@
-//! The saved plans that a draft may execute.
-//!
-//! The compiler does not read the store. The caller looks up the names of [`list_sub_plan_names`]
-//! and passes the plans. So the meaning of a name never changes after the compilation, and no plan
-//! can execute itself.
+//! The saved plans that a draft may execute. The caller looks up their names, so the meaning of a
+//! name never changes after the compilation, and no plan can execute itself.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,9 +29,8 @@ impl SubPlans {
         Self { plans: plans.into_iter().collect() }
     }
 
-    /// Returns the plans that the steps of a plan execute, for compiling [`Draft::from_plan`].
-    /// These are the plans that the plan was compiled with, even if their names mean other plans
-    /// now.
+    /// Returns the plans that the plan was compiled with, even if their names mean other plans now,
+    /// for compiling [`Draft::from_plan`].
     pub fn of_plan(plan: &Plan) -> Self {
         let steps = plan.steps().iter();
         Self::new(steps.filter_map(|step| match step.kind {

@@ -3,10 +3,7 @@ pub(crate) const MAX_CANDIDATES: usize = 4_096;
 const MAX_COMPARED_CHARS: usize = 64;
 const MIN_CONTAINED_LENGTH: usize = 3;
 
-/// Returns the most similar known name, if it is similar enough. Case and separators do not count,
-/// so `create_author` equals `createAuthor`. One character in three may differ, and two swapped
-/// characters count once. Otherwise, one name may contain the other. Of equally similar names, the
-/// first name is returned.
+/// Returns the most similar known name, if it is similar enough. Case and separators do not count.
 pub fn nearest<'a>(name: &str, known_names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = fold_name(name);
     let mut best = None;

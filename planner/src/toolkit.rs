@@ -1,14 +1,5 @@
-//! The toolkit: tools for actions, and the usual order of actions.
-//!
-//! It is a directed graph of **actions** and **tools**. A `next` edge leads from an action to a
-//! possible successor. A `call` edge leads from an action to a tool that it calls. Each edge has a
-//! score. [Recommendations](Toolkit::recommend) are the actions and tools near given actions.
-//!
-//! This module does no input or output. The module [`written`] converts graphs to the content of
-//! files and back, [`Changes`] keeps changes apart from the graph that they change, and [`draw`]
-//! makes pictures.
-//!
-//! [`chain`] is another graph over the same tools: it links outputs to parameters by their types.
+//! The toolkit: a directed graph of **actions** and **tools**. A `next` edge leads from an action
+//! to a possible successor, and a `call` edge leads from an action to a tool that it calls.
 
 pub mod chain;
 mod changes;

@@ -1,9 +1,5 @@
-//! The model planner: asks a language model for a draft and lets it repair the draft.
-//!
-//! The model gets the rules, the candidates and the query ([`prompt`]). [`reading`] reads the
-//! answer, and the caller's compiler checks it. The model gets the errors with suggestions and
-//! writes again, until the draft compiles, the model declines, or the repairs are used up. The
-//! notes record the messages.
+//! The model planner: asks a language model for a draft and lets it repair the draft until it
+//! compiles.
 
 mod grammar;
 mod prompt;
@@ -110,9 +106,8 @@ impl ModelPlanner {
                 Ok(ParsedAnswer::Impossible(reason)) => {
                     return Err(impossible_plan_error(query, &reason));
                 }
-                // Some models talk before they plan, so the first answer in words is repaired. The
-                // next answer in words declines the request, unless a draft came between, and so
-                // does a last answer in words.
+                // Some models talk before they plan, so only a second answer in words, or a last
+                // one, declines the request.
                 Ok(ParsedAnswer::Prose(words))
                     if reply.stop != Stop::Length
                         && (has_declined || round == self.max_repairs) =>

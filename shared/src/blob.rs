@@ -1,12 +1,8 @@
 //! Large binaries that tools returned. They are stored beside the event logs, and outputs refer to
 //! them by `$blob`, so that logs, pages of lists and subscriptions stay small.
 //!
-//! A blob has an entry, which is a record with its type and size, and part records with its
-//! content. The entry is written first and removed last, so that after a crash every part still has
-//! its entry.
-//!
-//! A blob belongs to the execution whose tool returned it, and is removed after that execution. A
-//! blob of a call outside plans is removed when it exceeds a maximum age.
+//! The entry of a blob is written first and removed last, so that after a crash every part still
+//! has its entry.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -76,7 +72,8 @@ impl BlobId {
         &self.sha256
     }
 
-    /// Reads a value that [`Blob::to_reference`] made. Returns `None` for every other value.
+    /// Reads the id from a value that [`Blob::to_reference`] made. Returns `None` if the field
+    /// `$blob` contains no valid id.
     pub fn from_reference(value: &Value) -> Option<Self> {
         value.get(REFERENCE_FIELD)?.as_str()?.parse().ok()
     }

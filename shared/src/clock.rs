@@ -8,7 +8,7 @@ use std::{
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use nix::time::{ClockId, clock_gettime};
 
-/// A point in time with a precision of a microsecond.
+/// A point in time. Clocks return whole microseconds, the precision of the stores.
 pub type Timestamp = DateTime<Utc>;
 
 /// Tells the time. Tests pass their own clock.
@@ -26,10 +26,8 @@ pub fn next_moment(at: Timestamp) -> Timestamp {
     at.checked_add_signed(TimeDelta::microseconds(1)).unwrap_or(at)
 }
 
-/// A clock that does not jump when an administrator changes the machine's clock.
-///
-/// It adds an offset to the time since boot. The offset changes only slowly, by
-/// [`approach`](Clock::approach). Leases, retries, sleeps and deadlines of a process use it.
+/// A clock that does not jump when an administrator changes the machine's clock. It adds an offset
+/// to the time since boot, and the offset changes only slowly, by [`approach`](Clock::approach).
 #[derive(Debug)]
 pub struct SteadyClock(Mutex<SteadyState>);
 
@@ -82,7 +80,7 @@ impl Clock for SteadyClock {
     }
 }
 
-/// Smallest difference between two clocks that is reported.
+/// Largest difference between two clocks that is not reported.
 const MIN_REPORTED_DIFFERENCE: TimeDelta = TimeDelta::seconds(5);
 
 /// Describes the difference between the time of a store and the machine's clock, if it is large.

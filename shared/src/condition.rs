@@ -1,8 +1,4 @@
-//! Expressions in the Common Expression Language (CEL).
-//!
-//! A [`Condition`] decides if a step runs. It is parsed when a plan is compiled or loaded, so
-//! errors show before anything runs, and evaluated when every step that it reads has finished. An
-//! [`Expression`] computes the output of a `flow.compute` step. Parsing and evaluating are pure and
+//! Expressions in the Common Expression Language (CEL). Parsing and evaluating are pure and
 //! bounded, because a plan may be untrusted.
 
 mod compile;
@@ -126,7 +122,7 @@ impl Condition {
     }
 
     /// Returns each path that the condition reads, as written in the condition's source, with the
-    /// value at that path.
+    /// value at that path. Leaves out paths that depend on the item of a macro.
     pub fn values_read<'a>(
         &self,
         values: &'a dyn LookUpValues,

@@ -1,12 +1,7 @@
 //! Events. An execution's log of events is the only truth about the execution.
 //!
-//! The machine decides events, the driver appends them to the log, and
-//! [`Execution::apply`](crate::execution::Execution::apply) computes the state from them. Heads are
-//! computed from the same events.
-//!
-//! The JSON of events is a stored format. Its fields have the names of the API. The name of a
-//! variant or field never changes, and a new field needs a default, so that old logs stay readable.
-//! Names of layouts before version 6 are aliases.
+//! The JSON of events is a stored format. If a name changes, the old name stays as an alias, and a
+//! new field needs a default, so that old logs stay readable.
 
 mod size;
 mod unknown_call;
@@ -34,7 +29,7 @@ use crate::{
 pub struct RecordedEvent {
     /// The position in the log. A store keeps only the position of a document's first event.
     pub seq: Seq,
-    /// The time by the writer's clock. Never used for ordering.
+    /// The time by the writer's clock. Only `seq` orders the events of a log.
     pub at: Timestamp,
     /// The caller whose command caused the event. `None` for events that no command caused, and for
     /// events that earlier versions of Faber recorded.
@@ -42,9 +37,8 @@ pub struct RecordedEvent {
     pub event: Event,
 }
 
-/// An event in the life of an execution. Events never change, and only the whole log of a finished
-/// execution is removed. An event with a `part` is about an item of a step's list, or about a
-/// compensation, and not about the whole step.
+/// An event in the life of an execution. An event with a `part` is about an item of a step's list,
+/// or about a compensation, and not about the whole step.
 ///
 /// `command` is the inbox command that caused an event. The log keeps it, so that the same command
 /// has no second effect.
@@ -57,7 +51,8 @@ pub enum Event {
     Claimed(Claimed),
     /// An attempt starts. Recorded before a tool with an effect is called.
     StepStarted(StepStarted),
-    /// The tool returned a result, or the signal arrived. The step is finished.
+    /// The attempt succeeded: for example the tool returned a result, or the signal arrived. The
+    /// step is finished.
     StepSucceeded {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -95,7 +90,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
     },
-    /// The attempt failed, and another attempt will follow.
+    /// The attempt failed, and another attempt is planned.
     StepRetryScheduled {
         #[serde(rename = "stepId", alias = "step")]
         step: StepId,
@@ -274,7 +269,11 @@ pub struct Created {
     /// this.
     #[serde(default, rename = "replan", skip_serializing_if = "std::ops::Not::not")]
     pub is_replan: bool,
-    /// Outputs that this execution reuses from the steps of the execution that it repeats.
+    /// The execution that this execution repeats with changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ExecutionId>,
+    /// Outputs that this execution reuses from the steps of the execution that it repeats. They
+    /// include outputs that a person gave when settling a call or forking the execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reused: Vec<(StepId, Arc<Value>)>,
     /// Idempotency keys of calls in earlier executions whose outcome is still unknown.
@@ -299,6 +298,7 @@ impl Created {
             parent: None,
             retry_of: None,
             is_replan: false,
+            forked_from: None,
             reused: Vec::new(),
             call_keys: Vec::new(),
             settled: Vec::new(),
@@ -327,7 +327,7 @@ pub struct Parent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
     pub worker: WorkerId,
-    /// The name of the worker's machine, for people.
+    /// The name of the worker's node, for people.
     pub node: Arc<str>,
     pub epoch: Epoch,
     /// `true` if the worker already owned the execution and claims it again because its lease ran
@@ -387,7 +387,7 @@ pub struct StepStarted {
 pub enum SkipReason {
     /// A step on which this step depends did not succeed.
     Dependency,
-    /// The execution failed before the step started.
+    /// The execution failed, or its deadline passed, before the step started.
     ExecutionFailed,
     /// The step's condition is false.
     Condition,
@@ -412,7 +412,7 @@ pub enum WaitReason {
         )]
         until: Option<Timestamp>,
     },
-    /// The step failed, and a person must decide if the step is attempted again.
+    /// The step failed, and a person must decide whether the step is attempted again.
     Decision { error: ToolError },
 }
 
@@ -420,7 +420,7 @@ pub enum WaitReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every required step succeeded.
+    /// No required step failed.
     Completed,
     /// A required step failed, the deadline passed, or the execution failed as a whole.
     Failed,
@@ -565,7 +565,7 @@ fn deserialize_nullable<'de, D: serde::Deserializer<'de>>(
     Arc::<Value>::deserialize(deserializer).map(Some)
 }
 
-/// An event as a store keeps it. It has no position, because the position follows from the append
+/// An event as a store keeps it. It has no position, because the position follows from the document
 /// that contains the event.
 #[derive(Deserialize)]
 struct StoredEvent {

@@ -1,8 +1,5 @@
-//! The state of an execution, which is a fold over its events.
-//!
-//! [`Execution::apply`] makes all changes that events describe. [`StepState::next`] is the only
-//! definition of a step's transitions. The fold also keeps the work that the machine can do next in
-//! an [`Agenda`], so that most decisions do not read the whole plan.
+//! The state of an execution, which is a fold over its events. [`StepState::next`] is the only
+//! definition of a step's transitions.
 
 mod agenda;
 mod attempts;
@@ -28,7 +25,7 @@ pub use self::{
     attempts::{AttemptOutcome, AttemptTracker, EndedAttempt},
     carried::{CarriedKey, ChildCalls},
     error::ReplayError,
-    history::{FirstError, History, Occurrence, Takeover},
+    history::{FirstError, Handover, History, Occurrence, Takeover},
     items::Items,
     options::{ExecutionMode, ExecutionOptions},
     phase::{ExecutionState, Phase},
@@ -75,6 +72,7 @@ pub struct Execution {
     commands: BTreeSet<CommandId>,
     parent: Option<Parent>,
     retry_of: Option<ExecutionId>,
+    forked_from: Option<ExecutionId>,
     trace: Option<Box<SpanContext>>,
     /// Finished tasks that can be undone, in the order of their success.
     undoable: Vec<Task>,
@@ -146,6 +144,7 @@ impl Execution {
             commands: BTreeSet::new(),
             parent: created.parent.clone(),
             retry_of: created.retry_of,
+            forked_from: created.forked_from,
             trace: created.trace.clone(),
             undoable: Vec::new(),
             history: Box::default(),
@@ -218,7 +217,7 @@ impl Execution {
         } else {
             self.record_takeover(occurrence, event);
             self.apply_to_execution(*at, event)?;
-            self.record_history(occurrence, event);
+            self.record_history(occurrence, recorded);
         }
         self.commands.extend(event.command());
         self.count_bytes(recorded);
@@ -302,22 +301,40 @@ impl Execution {
         };
         let interrupted: Vec<Task> =
             self.agenda.running().iter().copied().filter(is_call).collect();
-        let last_at = self.history.last.map_or(claim.at, |last| last.at);
+        let lost_at = self.history.last.map_or(claim.at, |last| last.at);
         for task in &interrupted {
             let whole = Task::from(task.step);
             for task in [*task, whole] {
                 if let Some(step) = find_task(&mut self.steps, task) {
-                    step.spent.exclude_gap(last_at, claim.at);
+                    step.spent.exclude_gap(lost_at, claim.at);
                 }
             }
         }
-        self.history.add_takeover(Takeover { claim, lost, new, interrupted });
+        if interrupted.is_empty() && self.is_only_ready() {
+            let (before, after) = (lost, new);
+            self.history.add_handover(Handover { claim, before, idle_since: lost_at, after });
+        } else {
+            self.history.add_takeover(Takeover { claim, lost, lost_at, new, interrupted });
+        }
     }
 
-    fn record_history(&mut self, occurrence: Occurrence, event: &Event) {
-        match event {
-            Event::CancelRequested { reason } => {
-                self.history.cancelled.get_or_insert((occurrence, reason.clone()));
+    /// Returns `true` if a task could start now, and nothing else explains a time without events.
+    fn is_only_ready(&self) -> bool {
+        let agenda = &self.agenda;
+        let has_wait = !agenda.running().is_empty()
+            || !agenda.sleeping().is_empty()
+            || !agenda.in_children().is_empty()
+            || !agenda.retrying().is_empty()
+            || !agenda.waiting().is_empty();
+        let can_start = !agenda.ready().is_empty() || !agenda.without_permit().is_empty();
+        can_start && !has_wait && !self.is_paused()
+    }
+
+    fn record_history(&mut self, occurrence: Occurrence, recorded: &RecordedEvent) {
+        match &recorded.event {
+            Event::CancelRequested { reason } if self.history.cancelled.is_none() => {
+                self.history.cancelled = Some((occurrence, reason.clone()));
+                self.history.cancelled_by.clone_from(&recorded.by);
             }
             Event::ExecutionFailed { error } => {
                 self.history.add_error(None, error);
@@ -328,7 +345,10 @@ impl Execution {
                 self.history.add_error(None, &error);
                 self.history.deadline_passed = Some(occurrence);
             }
-            Event::Paused { .. } => self.history.paused = Some(occurrence),
+            Event::Paused { .. } => {
+                self.history.paused = Some(occurrence);
+                self.history.paused_by.clone_from(&recorded.by);
+            }
             Event::WaitsShortened { ahead_ms } => {
                 self.history.shortened = Some((occurrence, *ahead_ms));
             }
@@ -341,10 +361,8 @@ impl Execution {
         step.spent.record_state(at, &step.state, step.items.as_deref());
     }
 
-    /// Returns `true` if the event is possible for the task.
-    ///
-    /// Only a step with `forEach` has a list. Only an execution that compensates undoes a task, and
-    /// only the latest task that succeeded.
+    /// Returns `true` if the event is possible for the task. Only the latest task that succeeded
+    /// can be undone.
     fn can_have_event(&self, task: Task, event: &Event) -> bool {
         if task.part.undo && self.undoable.last().map(|done| done.compensation()) != Some(task) {
             return false;
@@ -593,10 +611,8 @@ impl Execution {
         self.agenda.is_finished() && is_undone
     }
 
-    /// Removes the oldest kept signal called `name`, because a step takes it.
-    ///
-    /// The step's `step_succeeded` event records the payload. The log alone determines which signal
-    /// was taken, so a replay takes the same signal.
+    /// Removes the oldest kept signal called `name`, because a step takes it. The log alone
+    /// determines which signal was taken, so a replay takes the same signal.
     fn take_signal(&mut self, name: &str) {
         if let Some(index) = self.signals.iter().position(|signal| signal.name == name) {
             self.signals.remove(index);

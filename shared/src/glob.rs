@@ -12,7 +12,7 @@ const MAX_PATTERN_BYTES: usize = 256;
 #[serde(try_from = "String", into = "String")]
 pub struct ToolPattern(String);
 
-/// A text that can match no tool.
+/// A text that is too long for a pattern, has white space, or has neither a dot nor a star.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a pattern for tools: write `set.name`, `set.*` or `*`")]
 pub struct GlobError(String);

@@ -48,8 +48,8 @@ fn number_bytes(number: &Number) -> usize {
     }
 }
 
-/// Returns the size of a text as JSON, with its quotes and escapes. A control character takes six
-/// bytes.
+/// Returns the size of a text as JSON, with its quotes and escapes. A control character without a
+/// short escape takes six bytes.
 fn text_bytes(text: &str) -> usize {
     let escaped = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 1,

@@ -6,12 +6,15 @@ use std::collections::BTreeMap;
 /// Labels of a request or an execution, by key. They never change.
 pub type Labels = BTreeMap<String, String>;
 
-/// The key of the label with the name of the token to which a request or an execution belongs. It
-/// belongs to the token whose holder started it.
-///
-/// Only Faber writes this label, because [`check_key`] refuses the key. It counts toward no limit,
-/// and callers do not see it among the labels.
+/// The key of the label with the name of the token to which a request or an execution belongs. Only
+/// Faber writes this label, because [`check_key`] refuses the key.
 pub const TOKEN: &str = "@token";
+/// The key of the label with the id of the execution that an execution forks, so that a store finds
+/// the forks of an execution by its index of labels.
+///
+/// Only [heads](crate::store::ExecutionHead) have this label. It follows from the log, so the
+/// options of an execution do not contain it, and its children and retries do not inherit it.
+pub const FORKED_FROM: &str = "@forkedFrom";
 /// Maximum number of labels.
 pub const MAX_LABELS: usize = 16;
 /// Maximum length of a key.
@@ -70,9 +73,8 @@ pub fn check(labels: &Labels) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the labels of a request to the labels of an execution of its plan. If both have a label
-/// with the same key, the execution keeps its own value. The token is not inherited, because an
-/// execution belongs to the token that started it.
+/// Adds the labels of a request to the labels of an execution of its plan, which keeps its own
+/// values. The token is not inherited, because an execution belongs to the token that started it.
 ///
 /// # Errors
 ///

@@ -1,8 +1,5 @@
-//! The domain model and the stores.
-//!
-//! This crate defines ids, tools, templates, plans, events and executions, and the traits of the
-//! stores that keep them. Nearly all other crates depend on this crate. It does not know planners,
-//! executors or GraphQL.
+//! The domain model and the traits of the stores. This crate does not know planners, executors or
+//! GraphQL.
 
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 

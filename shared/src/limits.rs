@@ -13,8 +13,8 @@ pub const JSON_DEPTH: usize = 96;
 /// Maximum nesting of a record. It is above [`JSON_DEPTH`], because a record may contain a step's
 /// parameters.
 pub const RECORD_DEPTH: usize = JSON_DEPTH + 8;
-/// Maximum size of a tool's output, in bytes. A tool should write a larger output to a file and
-/// return the name of the file.
+/// Maximum size of a tool's output, in bytes, if the configuration sets no other. A tool should
+/// write a larger output to a file and return the name of the file.
 pub const OUTPUT_BYTES: usize = 1 << 20;
 /// Maximum length of a base64 text that stays in an output. Larger binaries are stored beside the
 /// log. A small icon stays below the limit.
@@ -35,10 +35,8 @@ pub const TEXT_BYTES: usize = 4 << 10;
 /// Maximum bytes of events in one document of a store. One event may exceed it, up to
 /// [`DOCUMENT_BYTES`].
 pub const APPEND_BYTES: usize = 8 << 20;
-/// Maximum size of one document of a store, in bytes.
-///
-/// It stays below 16 MiB, above which `MongoDB` refuses documents. The limit applies to every
-/// store, so that data can move between stores.
+/// Maximum size of one document of a store, in bytes. `MongoDB` refuses documents above 16 MiB. The
+/// limit applies to every store, so that data can move between stores.
 pub const DOCUMENT_BYTES: usize = 15 << 20;
 /// Maximum number of events that one read of a log returns. The read always completes its last
 /// document, so it may exceed the limit.
@@ -47,10 +45,8 @@ pub const READ_EVENTS: usize = 4_096;
 pub const MESSAGE_BYTES: usize = 8 << 10;
 /// Maximum bytes of a progress message. The limit is low, because a call makes many of them.
 pub const PROGRESS_BYTES: usize = 512;
-/// Minimum time between two progress reports of a call. If a call reports more often, the newest
-/// report replaces the earlier reports.
-///
-/// People do not read faster, and each report adds an event to the log.
+/// Minimum time between two progress reports of a call, because each report adds an event to the
+/// log.
 pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of progress reports of an attempt that are recorded at full rate. Later reports are
 /// recorded every [`LATE_PROGRESS_INTERVAL`], so that the log of a long attempt stays short.
@@ -73,13 +69,16 @@ pub const DEFAULT_REPLANS: u32 = 4;
 pub const REPLAN_ATTEMPTS: usize = 5;
 pub const STEP_TIMEOUT: Duration = Duration::from_mins(5);
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
-/// Time without a heartbeat after which other workers take over a worker's executions.
+/// Time without a heartbeat after which other workers take over a worker's executions, unless the
+/// configuration sets another time.
 pub const LEASE_TIME: Duration = Duration::from_secs(5);
 /// Interval at which a waiting reader polls the store if it is not notified.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum number of executions that one worker drives at the same time.
+/// Maximum number of executions that one worker drives at the same time, unless the configuration
+/// sets another number.
 pub const EXECUTIONS: usize = 4_096;
-/// Shortest wait for which an execution that only waits is removed from memory.
+/// Shortest wait for which an execution that only waits is removed from memory, unless the
+/// configuration sets another time.
 pub const PARK_AFTER: Duration = Duration::from_secs(2);
 /// Maximum number of items of the list that a step repeats for. Each item adds events to the log,
 /// so a list without a limit could fill the store.
@@ -93,8 +92,7 @@ pub const KEPT_SIGNALS: usize = 1_000;
 pub const REUSED_BYTES: usize = 8 << 20;
 /// Maximum number of idempotency keys that a retry takes over from calls with an unknown outcome.
 pub const CALL_KEYS: usize = 10_000;
-/// Maximum number of commands that wait for one execution. Only a client that sends commands
-/// without waiting for answers reaches this limit.
+/// Maximum number of commands that wait for one execution.
 pub const INBOX_COMMANDS: usize = 1_000;
 /// Maximum number of commands that one poll of all inboxes returns. The following polls return the
 /// remaining commands.
@@ -122,10 +120,8 @@ pub const CONDITION_DEPTH: usize = 24;
 /// Maximum number of operators, dots and brackets in a condition, except `&&` and `||`. Each
 /// operator or dot of a chain such as `a + b + c` adds a level to the parser's tree.
 pub const CONDITION_OPERATORS: usize = 128;
-/// Maximum number of operations of one evaluation of a condition. This number of operations takes a
-/// few dozen milliseconds.
-///
-/// This is enough to read each of 10,000 items ten times, but not for nested loops over long lists.
+/// Maximum number of operations of one evaluation of a condition. It is not enough for nested loops
+/// over long lists.
 pub const CONDITION_WORK: usize = 1_000_000;
 /// Maximum bytes that a pattern in a condition can compile to. The time of a match grows with these
 /// bytes.
@@ -158,7 +154,7 @@ pub const ANSWER_BYTES: usize = 32 << 20;
 /// Cost of compiling the largest pattern, in operations of a condition.
 pub const PATTERN_COST: usize = 8_000;
 /// Maximum total cost of compiling the patterns of a plan. A small pattern costs 1,000 and a large
-/// one 8,000. Compiling as many patterns as the limit allows takes seconds, not minutes.
+/// one 8,000.
 pub const PLAN_PATTERNS: usize = 16_000_000;
 /// Maximum number of actions and tools in the toolkit graph. A larger graph is of no use to people.
 pub const TOOLKIT_NODES: usize = 10_000;

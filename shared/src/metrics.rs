@@ -1,11 +1,7 @@
-//! The metrics of this process, for Prometheus.
-//!
-//! A process has one `/metrics`, so it has one [`Metrics`]. The engine counts even if no server
-//! shows the result.
-//!
-//! The number of time series is limited. Names of tools, models and planners come from users, so
-//! each label has a limited number of values, and all further values count as `other`.
+//! The metrics of this process, for Prometheus. Names of tools, models and planners come from
+//! users, so each label has a limited number of values, and all further values count as `other`.
 
+mod build;
 mod process;
 #[cfg(test)]
 mod tests;
@@ -23,6 +19,7 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
+pub use self::build::{Build, set_build};
 use self::process::ProcessCollector;
 use crate::{
     execution::{AttemptOutcome, ExecutionState},
@@ -211,7 +208,8 @@ impl Metrics {
         ActiveExecution(self)
     }
 
-    /// Counts an attempt that ended. An attempt that failed before its call has no duration.
+    /// Counts an attempt that ended. An attempt that failed before its call has no duration, and
+    /// an attempt whose worker was lost has an unknown one.
     pub fn count_attempt(
         &self,
         tool: &ToolName,
@@ -315,7 +313,7 @@ impl ExecutionFigures {
             ),
             queue_wait: add.register(
                 "faber_queue_wait_seconds",
-                "From the time when an execution was due to its first claim",
+                "Time from when an execution became due until its first claim",
                 Histogram::new(LONG_BUCKET_SECONDS),
             ),
             claims: add.register(
@@ -325,7 +323,7 @@ impl ExecutionFigures {
             ),
             takeovers: add.register(
                 "faber_takeovers",
-                "Claims of executions whose worker was lost during calls",
+                "Claims of executions whose worker was lost",
                 Counter::default(),
             ),
             inbox: add.register(

@@ -1,7 +1,5 @@
-//! Errors that name the path of a wrong value inside a document.
-//!
-//! Configurations are read by serde, whose messages name no place. Without a path, a user has to
-//! search a long file for the wrong value.
+//! Errors that name the path of a wrong value inside a document, because the messages of serde name
+//! no place.
 
 use std::fmt;
 
@@ -57,10 +55,8 @@ pub fn join_paths(outer: &str, inner: &str) -> String {
     }
 }
 
-/// Reads a value, and finds the path of a mistake.
-///
-/// Serde keeps only the message of a `try_from` inside `T`. If such a conversion reads its own
-/// fields with this function, its message begins with a path, which becomes the end of the path.
+/// Reads a value, and finds the path of a mistake, even inside a `try_from` that reads its own
+/// fields with this function.
 pub fn read_placed<T: DeserializeOwned>(value: Value) -> Result<T, PlacedError> {
     serde_path_to_error::deserialize(value).map_err(|err| {
         let outer_path = err.path().to_string();

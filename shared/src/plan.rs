@@ -1,8 +1,5 @@
-//! Plans: tool executions in an order in which they can run.
-//!
-//! A [`Plan`] cannot be invalid. The compiler *finds* the order. [`Plan::from_resolved_steps`]
-//! *checks* it in one pass, for the compiler and for every load from a store: each step depends
-//! only on earlier steps, and each template reads only steps that its step depends on.
+//! Plans: tool executions in an order in which they can run. A [`Plan`] cannot be invalid, because
+//! [`Plan::from_resolved_steps`] checks it in the compiler and on every load from a store.
 
 mod inputs;
 mod names;

@@ -1,8 +1,6 @@
-//! JSON Schemas, such as those of tools' parameters. A schema is compiled once and checked often.
-//!
-//! Schemas are untrusted, and a check with a small schema can need more evaluations than there is
-//! time for. So [`check_cost`] refuses such a schema before it is compiled, and every check has a
-//! [`Budget`]. A check that exceeds `QUICK_EVALUATIONS` runs on a separate thread.
+//! JSON Schemas, such as those of tools' parameters. Schemas are untrusted, so [`check_cost`]
+//! refuses costly schemas before they are compiled, and a check stops at a maximum number of
+//! evaluations.
 
 mod cost;
 mod keywords;
@@ -107,11 +105,8 @@ pub fn check_cost(schema: &Value) -> Result<(), String> {
     cost::measure_schema(schema).map(drop)
 }
 
-/// Returns the patterns of a schema that cannot be enforced, because they are too large or invalid.
-/// [`Schema::without_large_patterns`] removes these patterns.
-///
-/// Compiles only patterns that can be large, at most `left`, and subtracts the number of compiled
-/// patterns from `left`.
+/// Returns the patterns of a schema that can be large and cannot be enforced. Compiles at most
+/// `left` patterns, and subtracts their number from `left`.
 pub fn find_large_patterns(schema: &Value, left: &mut usize) -> Vec<String> {
     let Ok(figures) = cost::measure_schema(schema) else { return Vec::new() };
     if figures.pattern_count == 0 {
@@ -139,7 +134,7 @@ pub enum ViolationKind {
         properties: Vec<String>,
     },
     Type,
-    /// The check was stopped because it takes too long. The value counts as invalid.
+    /// The check did not end, for example because it takes too long. The value counts as invalid.
     Unchecked,
     Other,
 }
@@ -262,11 +257,11 @@ impl Schema {
 
     fn unmetered_validator(&self, value: &Value) -> Option<&Validator> {
         let plain = self.0.unmetered.as_ref()?;
-        is_small(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
+        fits_within(value, &mut { MAX_UNMETERED_PARTS }).then_some(plain)
     }
 
-    /// Runs a check on the caller's thread first, and on a separate thread if it needs more
-    /// evaluations.
+    /// Runs a check on the caller's thread first, and again on a separate thread if it needs more
+    /// evaluations or stack.
     fn check_metered<T: Send>(
         &self,
         value: &Value,
@@ -348,7 +343,7 @@ fn build_validator(schema: &Value, bytes: usize) -> Result<Validator, String> {
 }
 
 /// Returns `true` if a value has at most `left` parts. Subtracts its parts from `left`.
-fn is_small(value: &Value, left: &mut u64) -> bool {
+fn fits_within(value: &Value, left: &mut u64) -> bool {
     let own_size = match value {
         Value::String(text) => 1 + text.len() as u64 / 64,
         Value::Object(fields) => 1 + fields.len() as u64,
@@ -359,8 +354,8 @@ fn is_small(value: &Value, left: &mut u64) -> bool {
     }
     *left -= own_size;
     match value {
-        Value::Array(items) => items.iter().all(|item| is_small(item, left)),
-        Value::Object(fields) => fields.values().all(|field| is_small(field, left)),
+        Value::Array(items) => items.iter().all(|item| fits_within(item, left)),
+        Value::Object(fields) => fields.values().all(|field| fits_within(field, left)),
         _ => true,
     }
 }
@@ -384,7 +379,7 @@ impl SchemaViolation {
         let evaluated = err.evaluation_path().to_string();
         let is_conditional = evaluated.split('/').any(|name| matches!(name, "then" | "else"));
         let path = err.instance_path().to_string();
-        let is_shown = is_small(err.instance(), &mut { MAX_SHOWN_PARTS });
+        let is_shown = fits_within(err.instance(), &mut { MAX_SHOWN_PARTS });
         let message = if is_shown { err.to_string() } else { err.masked().to_string() };
         Self { at: path, message, kind, is_conditional }
     }

@@ -1,8 +1,5 @@
-//! The form of encrypted values, which every crate must recognize.
-//!
-//! A sealed value is a text, so it fits into a field for a text and into a field for any JSON:
-//! `$encrypted:KEY:DATA`. The crate `encryption` makes and opens it. Other crates only need to know
-//! that such a text has no meaning before it is opened.
+//! The form of encrypted values, which every crate must recognize: `$encrypted:KEY:DATA`. A sealed
+//! value is a text, so it fits into a field for a text and into a field for any JSON.
 
 use std::{
     pin::Pin,

@@ -30,12 +30,12 @@ impl SecretFile {
         &self.written
     }
 
-    /// Returns the path from the root, if `base` was one.
+    /// Returns the path. It is absolute if `base` was absolute.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Reads the secret, without the line ends after it. The error says why there is none.
+    /// Reads the secret, without the line ends after it. The error says why there is no secret.
     pub fn read(&self) -> Result<String, String> {
         let written = &self.written;
         let complaint = |err: io::Error| format!("`{written}` cannot be read: {err}");

@@ -11,12 +11,6 @@
 //!
 //! Fencing needs no further promise. A claim is an event, so a worker that lost its claim appends
 //! at a stale position, and its append fails.
-//!
-//! [`Inbox`] keeps commands, and [`Permits`] limits calls. [`Documents`] keeps requests and plans,
-//! which never change, and heads, which are a cache of the logs. [`KeyValue`] keeps small documents
-//! that change. Methods of [`dyn Store`](Store), such as those for saved plans and idempotency
-//! keys, are written once, on top of [`KeyValue`]. [`Vectors`] keeps embeddings of texts.
-//! [`AuditLog`] keeps who did what.
 
 mod assembly;
 mod audit;
@@ -167,7 +161,7 @@ fn not_rewritable() -> StoreError {
 pub trait Log: fmt::Debug + Send + Sync {
     /// Appends events to a log, and updates the head, the inbox and the audit entries with them.
     ///
-    /// Appends of a process that wait at the same time share one commit.
+    /// Appends of a process that wait at the same time can share one commit.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
     /// Returns the events after a position, oldest first.
@@ -193,8 +187,14 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// permits from now on.
     async fn remove_worker(&self, worker: WorkerId) -> Result<(), StoreError>;
 
+    /// Returns the leases that have not expired, in order of the ids of their workers.
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError>;
+
     /// Returns the workers whose lease has not expired, in order of their ids.
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError>;
+    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+        let leases = self.list_leases(now).await?;
+        Ok(leases.into_iter().map(|lease| lease.worker).collect())
+    }
 }
 
 #[async_trait]
@@ -308,8 +308,8 @@ pub trait KeyValue: fmt::Debug + Send + Sync {
     /// Writes a record. Returns `false` if the condition `unless` prevented it.
     ///
     /// A record that no store can keep is refused as [too large](StoreError::TooLarge) or
-    /// [unfit](StoreError::Unfit). If a kind exceeds its [limit](RecordKind::max_records), the
-    /// store removes the records of this kind with the earliest times.
+    /// [unfit](StoreError::Unfit). If a store finds more records of a kind than its
+    /// [limit](RecordKind::max_records), it removes those with the earliest times.
     async fn put_record(&self, record: &Record, unless: WriteCondition)
     -> Result<bool, StoreError>;
 

@@ -1,9 +1,5 @@
-//! Templates: JSON values with placeholders that earlier outputs fill.
-//!
-//! A template is parsed once, when a plan is compiled or loaded. A string that is one whole
-//! `{{step.path}}` takes the type of the value that it refers to. Inside other text, strings are
-//! inserted as they are, and other values as compact JSON. An output is data: it is never parsed as
-//! a template.
+//! Templates: JSON values with placeholders that earlier outputs fill. An output is data: it is
+//! never parsed as a template.
 
 mod lex;
 mod path;

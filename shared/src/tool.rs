@@ -144,10 +144,8 @@ impl<T: Copy + Ord> ToolNames<T> {
         self.find(name).map(|(_, value)| value)
     }
 
-    /// Returns the display name of a tool.
-    ///
-    /// This is `set.name`, unless the name from the source contains a dot and identifies the same
-    /// tool, such as `file_tools.glob`.
+    /// Returns the display name of a tool: `set.name`, unless the name from the source contains a
+    /// dot and identifies the same tool, such as `file_tools.glob`.
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         let (own_name, qualified) = (&tool.name, tool.qualified_name());
         let is_whole = set_prefix(own_name.as_str()).is_some()
@@ -189,9 +187,9 @@ error_codes! {
     UNAVAILABLE = "tool.unavailable",
     INACTIVE = "tool.inactive",
     INVALID_PARAMETERS = "tool.invalid_parameters",
-    /// The output is larger than [`limits::OUTPUT_BYTES`].
+    /// The output is larger than the configured limit, or than a store allows.
     OUTPUT_TOO_LARGE = "tool.output_too_large",
-    /// It is unknown if the call took effect.
+    /// It is unknown whether the call took effect.
     OUTCOME_UNKNOWN = "tool.outcome_unknown",
     /// A template had no value, and templates are strict.
     UNRESOLVED = "template.unresolved",
@@ -274,7 +272,7 @@ fn is_true(flag: &bool) -> bool {
 }
 
 impl ToolError {
-    /// Makes a definite error whose code decides if a retry can help.
+    /// Makes a definite error whose code decides whether a retry can help.
     pub fn new(code: ErrorCode, message: impl AsRef<str>) -> Self {
         let retryable = code.is_retryable();
         let message = clip_middle(message.as_ref(), limits::MESSAGE_BYTES);
@@ -329,10 +327,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Returns the report as logs keep it.
-    ///
-    /// A long message loses its middle. A total that is not finite is dropped, and so is the whole
-    /// report if its amount is not finite.
+    /// Returns the report as logs keep it, or `None` if its amount is not finite. A long message
+    /// loses its middle.
     pub fn shortened_for_log(self) -> Option<Self> {
         let message = match self.message {
             Some(text) if text.len() > limits::PROGRESS_BYTES => {

@@ -1,12 +1,7 @@
 //! Trace contexts and spans, without a telemetry library.
 //!
 //! An execution may run for days, on several workers, so no process can keep its spans open. Each
-//! span of an execution is made when it ends, from events of the log. The ids of the spans are
-//! derived from the execution, the step and the attempt, so every worker, and every later export,
-//! makes the same ids.
-//!
-//! A [`Scope`] contains the current span of a call. Code that sends requests reads the scope, to
-//! send the trace with the request and to add its own spans.
+//! span of an execution is made when it ends, with an id that every worker derives in the same way.
 
 mod context;
 mod execution_spans;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints every relative link of a Markdown file that leads to no file or to no heading, and fails if there is one.
+"""Prints every relative link of a Markdown file or of llms.txt that leads to no file or to no heading, and fails if it prints one.
 
     tests/docs/links.py
 """
@@ -34,6 +34,7 @@ def problems(page):
 
 def main():
     pages = [page for page in ROOT.rglob("*.md") if not IGNORED & set(page.relative_to(ROOT).parts)]
+    pages.append(ROOT / "llms.txt")
     found = [problem for page in sorted(pages) for problem in problems(page)]
     print(*found, sep="\n")
     sys.exit(bool(found))

@@ -1,5 +1,5 @@
-//! Connection limits of the server: idle connections are closed first, and health checks are always
-//! answered.
+//! Connections to the server: limits, health checks, incomplete and large requests, slow readers,
+//! and many subscribers.
 
 use std::{
     sync::{

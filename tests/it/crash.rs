@@ -42,7 +42,7 @@ const CLIENT_COUNT: u64 = 6;
 const MAX_EVENTS: u64 = 120;
 /// Number of received events after which at least one execution certainly runs.
 const EVENTS_WHEN_RUNNING: u64 = 2 * CLIENT_COUNT;
-/// Longest time between two crashes in milliseconds.
+/// Maximum duration in milliseconds of the random wait before a crash.
 const MAX_PAUSE_MS: u64 = 900;
 /// Longest life in milliseconds of a server that is killed before it listens.
 const MAX_EARLY_LIFE_MS: u64 = 150;

@@ -1,5 +1,5 @@
-//! Examples of the documentation: the real binary runs console blocks, and guides for embedders
-//! show code of `examples/`, which cargo compiles.
+//! Tests of the documentation: the real binary runs console blocks, links lead to files and
+//! headings, and guides for embedders show code of `examples/`, which cargo compiles.
 
 use std::{
     collections::BTreeSet,
@@ -91,6 +91,26 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn check_generated(script: &str) {
+    let output = std::process::Command::new(installed::find_program("python3"))
+        .arg(repository().join(script))
+        .arg("--check")
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&text));
+}
+
+#[test]
+fn the_list_for_assistants_has_every_page() {
+    check_generated("docs/llms.py");
+}
+
+#[test]
+fn pictures_show_what_their_script_draws() {
+    check_generated("docs/images/draw.py");
 }
 
 fn code_blocks<'p>(page: &'p str, language: &str) -> Vec<&'p str> {

@@ -331,7 +331,7 @@ fn comparable_results(plan: &Arc<Plan>, log: &[RecordedEvent]) -> String {
     format!("{outcome:?}\n{}", steps.join("\n"))
 }
 
-/// Writes one event in a line, so that changes are easy to read.
+/// Writes the log as JSON with one event on each line, so that changes are easy to read.
 fn encode_lines(log: &[RecordedEvent]) -> String {
     event::encode_events(log).replace(",{\"at\":", ",\n{\"at\":") + "\n"
 }

@@ -218,7 +218,7 @@ impl Process {
 }
 
 pub(crate) async fn read_heads(store: &dyn Store) -> Vec<ExecutionHead> {
-    let (mut all, mut page) = (Vec::new(), Page { first: 500, after: None });
+    let (mut all, mut page) = (Vec::new(), Page::first_items(500));
     loop {
         let filter = ExecutionFilter::default();
         let heads = retry_until_answered(async || store.list_heads(&filter, &page).await).await;

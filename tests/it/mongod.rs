@@ -158,8 +158,8 @@ async fn run_admin(url: &str, command: Document) {
     client.shutdown().await;
 }
 
-/// Finds a free port below the ports that the system assigns, so that it is still free when a
-/// server restarts.
+/// Finds a free port below the ports that the system assigns, so that it is probably still free
+/// when a server restarts.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Each test process starts its search at another port, so that two processes rarely choose the

@@ -178,6 +178,10 @@ async fn the_dashboard_and_the_alerts_work_with_a_real_prometheus() {
     prometheus.wait_for(&fires("FaberExecutionsFail")).await;
     server.signal("-KILL");
     prometheus.wait_for(&fires("FaberDown")).await;
+    let address = url.trim_start_matches("http://");
+    let mut next_server = workspace.spawn(&["serve", "--listen", address]);
+    next_server.wait_for_line("listening on http://").await;
+    prometheus.wait_for(&fires("FaberRestarted")).await;
 }
 
 #[tokio::test]

@@ -42,7 +42,6 @@ async fn tools_of_a_graphql_server_create_and_list_records() {
     assert_eq!((effect("allAuthors"), effect("createAuthor")), (Effect::Read, Effect::Once));
     let author = set.call("createAuthor", json!({ "name": "Grace" })).await.unwrap();
     assert_eq!(author["name"], "Grace");
-    // The parameter `author_id` has the value of the template `{{createAuthor.id}}`.
     let parameters = json!({ "title": "Compilers", "author_id": author["id"] });
     let book = set.call("createBook", parameters).await.unwrap();
     assert_eq!((&book["title"], &book["Author"]["name"]), (&json!("Compilers"), &json!("Grace")));

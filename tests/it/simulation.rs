@@ -326,7 +326,7 @@ impl Simulation {
     }
 
     async fn all_executions(&self) -> Vec<ExecutionId> {
-        let page = Page { first: 10_000, after: None };
+        let page = Page::first_items(10_000);
         let heads = self.world.memory.list_heads(&ExecutionFilter::default(), &page).await;
         let heads = heads.expect("the memory store does not fail").items;
         let mut all: Vec<ExecutionId> = heads.into_iter().map(|head| head.1.execution).collect();
@@ -373,8 +373,8 @@ impl Simulation {
         self.world.memory.plan(created.plan).await.expect("the memory store does not fail")
     }
 
-    /// Waits until all executions have finished. First lets them run without people, and then acts
-    /// as a person who approves.
+    /// Waits until all executions have finished, for at most [`MAX_FINISH_TIME`]. First lets them
+    /// run without people, and then acts as a helpful person.
     async fn wait_until_settled(&mut self) {
         let started_at = self.world.clock.now();
         time::sleep(if self.world.is_skewed() { SKEWED_QUIET_TIME } else { QUIET_TIME }).await;
@@ -431,7 +431,7 @@ impl Simulation {
     }
 }
 
-/// Removes the tools with effects and restores them, until faults stop.
+/// Removes the toolset `sim` and restores it, until faults stop.
 async fn remove_and_restore_tools(world: Arc<World>, toolbox: Toolbox) {
     let name = "sim".parse().expect("well-formed");
     let set = toolbox.set_with_tools(&name).expect("the ledger has tools");

@@ -32,7 +32,7 @@ const STATES: [&str; 12] = [
     "IN_PROGRESS",
     "PAUSED",
 ];
-// The index of each execution in `STATES` and in `OldStore::ids`.
+// Indexes of executions in `STATES` and in `OldStore::ids`.
 const KILLED: usize = 1;
 const CHILD: usize = 2;
 const PARENT: usize = 3;
@@ -103,7 +103,7 @@ impl OldStore {
         let parent = self.run("watch", PARENT, &[]).await;
         assert_eq!(parent.status, 0, "{parent:?}");
 
-        // Later versions compensate a failed execution if its plan has compensations.
+        // Later versions compensate a failed execution by default if its plan has compensations.
         let failed = self.workspace.json(&["debug", &self.ids[FAILED]], 0).await;
         let is_undone = failed["executions"][0]["steps"][0]["state"] == "COMPENSATED";
         let retried = self.run("retry", FAILED, &["--yes"]).await;

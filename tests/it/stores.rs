@@ -2,6 +2,7 @@
 
 mod differential;
 mod followers;
+mod layouts;
 mod mongo;
 mod rekey;
 mod shards;
@@ -94,6 +95,7 @@ macro_rules! stores {
                     exactly_one_writer_gets_each_position,
                     executions_are_found_by_each_filter,
                     executions_are_found_by_labels_errors_and_ids,
+                    the_forks_of_an_execution_are_found,
                     executions_that_need_a_person_are_found_with_their_requests,
                     simultaneous_appends_to_many_logs_are_independent,
                     head_and_inbox_change_atomically_with_the_log,
@@ -109,6 +111,8 @@ macro_rules! stores {
                     only_old_calls_are_pruned_from_records,
                     exactly_one_writer_creates_a_record,
                     pages_have_no_gaps_and_no_repeats,
+                    pages_from_the_end_have_no_gaps_and_no_repeats,
+                    a_page_stays_between_its_cursors,
                     plans_are_found_by_request_and_words,
                     records_are_listed_by_name_in_both_directions,
                     readers_during_pruning_get_no_error,
@@ -175,7 +179,8 @@ mod of_this_layout {
     }
 }
 
-/// Returns a memory store whose operations stall, but do not fail. So it must keep all promises.
+/// Returns a memory store whose operations sometimes stall, but do not fail. So it must keep all
+/// promises.
 async fn slow_memory_store() -> StorePair {
     let max_stall = Duration::from_millis(2);
     let rates = FaultRates {
@@ -215,7 +220,7 @@ async fn check_neighbours(old: &dyn Store, new: &dyn Store, restarted: &dyn Stor
     assert_eq!(new.request(request_id(2)).await.unwrap(), Some(labelled.clone()));
     let of_old = request(2, "new", 2);
     assert_eq!(old.request(request_id(2)).await.unwrap(), Some(of_old.clone()));
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     for (store, second) in [(old, of_old.clone()), (restarted, of_old), (new, labelled)] {
         let listing = store.list_requests(&RequestFilter::default(), &page).await.unwrap();
         let found: Vec<_> = listing.items.into_iter().map(|(_, request)| request).collect();

@@ -4,8 +4,8 @@
 //! decides which faults happen, when, and for how long. Afterwards the logs, the events that
 //! clients received, and a ledger that the tools write outside the system must agree.
 //! `FABER_TORTURE_SECONDS=3600` runs for an hour, and `FABER_TORTURE_SEED=7` chooses other faults.
-//! On a machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` skips the tests of full
-//! disks.
+//! On a machine that cannot mount a tmpfs, `FABER_TORTURE_NO_TMPFS=1` skips tests and faults that
+//! need one.
 #![expect(clippy::print_stderr, reason = "prints the figures of the run")]
 
 mod audit;

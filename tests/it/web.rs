@@ -71,3 +71,43 @@ fn the_page_shows_causes_of_failures_first() {
 fn lists_of_the_page_can_be_searched_and_filtered() {
     run_script("finding.mjs");
 }
+
+#[test]
+fn the_overview_shows_what_needs_a_person_and_what_failed() {
+    run_script("overview.mjs");
+}
+
+#[test]
+fn people_answer_all_approvals_on_one_page() {
+    run_script("approvals.mjs");
+}
+
+#[test]
+fn the_search_and_its_filters_find_executions_and_change_many() {
+    run_script("search.mjs");
+}
+
+#[test]
+fn the_page_shows_saved_plans_schedules_nodes_and_usage() {
+    run_script("pages.mjs");
+}
+
+#[test]
+fn the_page_disables_what_the_role_does_not_permit() {
+    run_script("access.mjs");
+}
+
+#[test]
+fn values_can_be_searched_copied_and_downloaded() {
+    run_script("viewer.mjs");
+}
+
+#[test]
+fn the_page_shows_all_logs_and_compares_executions() {
+    run_script("compare.mjs");
+}
+
+#[test]
+fn the_editor_finds_tools_and_has_all_fields_of_a_step() {
+    run_script("editor.mjs");
+}

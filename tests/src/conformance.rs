@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing store breaks the promise")]
 
 mod audit;
+mod backward_pages;
 mod blobs;
 mod counts;
 mod documents;
@@ -34,8 +35,8 @@ use shared::{
 };
 
 pub use self::{
-    audit::*, blobs::*, counts::*, documents::*, lists::*, log::*, permits::*, records::*,
-    retention::*, vectors::*, work::*,
+    audit::*, backward_pages::*, blobs::*, counts::*, documents::*, lists::*, log::*, permits::*,
+    records::*, retention::*, vectors::*, work::*,
 };
 
 /// Two views of one store that no other test uses.
@@ -197,7 +198,7 @@ pub fn inbox_command(n: usize, of: usize, command: Command) -> SentCommand {
 }
 
 fn all() -> Page {
-    Page { first: 1_000, after: None }
+    Page::first_items(1_000)
 }
 
 fn take_all<T>(list: &Mutex<Vec<T>>) -> Vec<T> {

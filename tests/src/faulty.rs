@@ -60,7 +60,7 @@ impl Dice {
     }
 }
 
-/// Numbers of faults in a thousand operations, and the duration of stalls.
+/// Numbers of faults in a thousand operations, and the longest duration of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRates {
     pub failures_before: u32,
@@ -219,8 +219,8 @@ impl Log for FaultyStore {
         self.with_faults(self.inner.remove_worker(worker)).await
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.with_faults(self.inner.list_workers(now)).await
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.with_faults(self.inner.list_leases(now)).await
     }
 }
 

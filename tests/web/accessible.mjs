@@ -27,9 +27,18 @@ before(async () => {
 after(() => server?.stop());
 
 const places = () => [
-  ['/', '.list-row'],
-  ['/?search=nothing-like-it', '.empty'],
+  ['/', '.tile'],
+  ['/requests', '.list-row'],
+  ['/approvals', '.approval .call'],
+  ['/saved', '.empty'],
+  ['/scheduled', '.empty'],
+  ['/nodes', '.figures'],
+  ['/usage', 'table'],
+  ['/compare', '.empty'],
+  [`/executions/${executionId}?view=logs`, '.log-row'],
+  ['/requests?search=nothing-like-it', '.empty'],
   ['/executions?state=WAITING', '.list-row'],
+  ['/executions?state=WAITING,FAILED&tool=flow.fail&since=7d', '.chips'],
   [`/requests/${requestId}`, '.list-row'],
   [`/requests/${requestId}?view=planning`, '[role=tabpanel]'],
   [`/requests/${requestId}?view=versions`, '.card'],
@@ -96,7 +105,7 @@ test('axe finds no violations on the list of steps and on pages that are loading
 
 test('axe finds no violations on the empty lists of a new installation', async () => {
   const empty = await Server.start();
-  for (const path of ['/', '/executions']) {
+  for (const path of ['/', '/requests', '/executions']) {
     const page = await open(empty, path);
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     assert.deepEqual(await violationsInBothColours(page), [], path);
@@ -128,7 +137,7 @@ test('axe finds no violations in the plan editor and in the dialog that runs a p
   for (const [options, findAll] of [[{}, violationsInBothColours], [PHONE, violations]]) {
     const page = await open(server, `/plans/${planId}`, options);
     const text = page.getByLabel('The plan as JSON');
-    await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the menu of tools is filled');
+    await until(async () => Number(await page.locator('.tool-picker').getAttribute('data-tools')) > 2, 'the tools are loaded');
     await text.evaluate((it) => {
       it.focus();
       const at = it.value.indexOf('flow.echo') + 5;

@@ -29,7 +29,7 @@ test('a request whose planning failed shows the error, matches the filter for fa
   const query = 'Create author Alice with email alice@web.test, then fry the author in butter';
   const id = await unplanned(query);
   await server.plan([{ name: 'flow.noop' }], 'never executed');
-  const page = await open(server, '/?state=FAILED');
+  const page = await open(server, '/requests?state=FAILED');
   const row = page.locator(`[data-id="${id}"]`);
   await row.locator('.row-meter', { hasText: 'planning failed' }).waitFor();
   assert.equal(await row.getAttribute('data-state'), 'FAILED');
@@ -68,7 +68,7 @@ test('a request whose planning failed shows the error, matches the filter for fa
   await page.getByRole('link', { name: id }).click();
   await page.getByRole('tab', { name: 'Versions (1)' }).waitFor();
   assert.equal(await page.locator('.failures').count(), 0);
-  await page.goto(`${server.url}/?state=FAILED`);
+  await page.goto(`${server.url}/requests?state=FAILED`);
   await page.getByRole('heading', { name: 'No matches' }).waitFor();
   await close(page);
 });
@@ -89,7 +89,7 @@ test('the Back button restores the rows, the filter and the scroll position of a
   for (let n = 0; n < 130; n += 10) {
     await Promise.all(Array.from({ length: 10 }, (_, at) => server.plan([{ name: 'flow.noop' }], `plan number ${n + at}`)));
   }
-  for (const [path, options] of [['/?search=number', {}], ['/?search=number', { viewport: { width: 390, height: 844 }, hasTouch: true }]]) {
+  for (const [path, options] of [['/requests?search=number', {}], ['/requests?search=number', { viewport: { width: 390, height: 844 }, hasTouch: true }]]) {
     const page = await open(server, path, options);
     await page.getByRole('button', { name: 'Show older ones' }).click();
     await page.getByText('130 shown').waitFor();
@@ -119,7 +119,7 @@ test('an id in a search box opens the page of its object', async () => {
   const { executionId, requestId } = await server.execute([{ name: 'flow.noop' }], 'to be found by its id');
   const { execution } = await server.ask('query($id: ID!) { execution(executionId: $id) { planId } }', { id: executionId });
   const page = await open(server, '/');
-  for (const [place, label] of [['/', 'Search requests'], ['/executions', 'Tool']]) {
+  for (const [place, label] of [['/requests', 'Search requests'], ['/executions', 'Search errors']]) {
     for (const [id, path] of [[requestId, 'requests'], [execution.planId, 'plans'], [executionId, 'executions']]) {
       await visit(page, server, place);
       await page.getByLabel(label, { exact: true }).fill(`  ${id} `);
@@ -159,7 +159,7 @@ test('rows show why an execution waits or failed, and a mark and a filter show t
   }
   for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true }]) {
     const page = await open(own, '/', options);
-    for (const [place, id] of [['/', 'requestId'], ['/executions', 'executionId']]) {
+    for (const [place, id] of [['/requests', 'requestId'], ['/executions', 'executionId']]) {
       await visit(page, own, place);
       const row = (name) => page.locator(`[data-id="${runs[name][id]}"]`);
       for (const [name, words] of [['approve', 'refund'], ['signal', 'paper'], ['failed', 'unknown VAT code'], ['retrying', 'stock']]) {

@@ -249,6 +249,14 @@ export async function violationsInBothColours(page) {
   return found;
 }
 
+/** Adds a step that calls a tool to the plan in the editor. */
+export async function addStep(page, tool) {
+  const field = page.getByLabel('Add a step');
+  await field.fill(tool);
+  await page.getByRole('listbox', { name: 'Tools' }).getByRole('option').filter({ hasText: tool }).first().waitFor();
+  await field.press('Enter');
+}
+
 /** Waits until a step is shown in a state, in the view `steps`. */
 export function shows(page, step, state, timeout) {
   return page.locator(`[data-step="${step}"][data-state="${state}"]`).waitFor({ timeout });

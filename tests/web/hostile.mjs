@@ -67,7 +67,7 @@ test('invisible characters, and characters that reverse the direction of text, a
   const { executionId, requestId } = await server.execute(tools, 'say \u202eno');
   await server.reaches(executionId, 'COMPLETED');
   const page = await open(server, '/');
-  for (const path of [`/executions/${executionId}?view=results&step=echo`, `/executions/${executionId}?view=events&step=fail`, `/executions/${executionId}?view=steps`, `/requests/${requestId}`, '/']) {
+  for (const path of [`/executions/${executionId}?view=results&step=echo`, `/executions/${executionId}?view=events&step=fail`, `/executions/${executionId}?view=steps`, `/requests/${requestId}`, '/requests']) {
     await visit(page, server, path);
     await page.getByText('U+202E').first().waitFor();
     const text = await page.evaluate(() => document.body.innerText + document.title);

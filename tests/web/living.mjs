@@ -46,7 +46,7 @@ test('the arrow keys move through the graph', async () => {
 });
 
 test('the Tab key leads from the top of the page to all links', async () => {
-  const page = await open(server, '/');
+  const page = await open(server, '/requests');
   await page.locator('.list-row').first().waitFor();
   await page.keyboard.press('Tab');
   assert.equal(await page.evaluate(() => document.activeElement.textContent.trim()), 'To the content');
@@ -227,10 +227,10 @@ test('the page asks for an access token if the server requires one, and keeps th
     const page = await open(guarded, '/');
     const field = page.getByLabel('Access token');
     await field.fill('wrong');
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByText('does not know this token').waitFor();
     await field.fill('a-long-secret-of-mine');
-    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('heading', { name: 'No requests yet' }).waitFor();
     await page.goto(`${guarded.url}/new`);
     await page.getByRole('button', { name: 'write the plan as JSON' }).click();

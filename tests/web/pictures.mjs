@@ -55,7 +55,8 @@ test('the pictures of the documentation are renewed', async () => {
     const { executionId } = await server.execute(tools, query);
     await server.reaches(executionId, state);
   }
-  await shoot('requests', '/', (page) => page.locator('.list-row').nth(3).waitFor());
+  await shoot('overview', '/', (page) => page.locator('.cause').first().waitFor());
+  await shoot('requests', '/requests', (page) => page.locator('.list-row').nth(3).waitFor());
   const { executionId } = await server.execute(PLAN, 'Write a blog about the sea in six parts, and let me read it before it is listed');
   await server.reaches(executionId, 'WAITING');
   await shoot('timeline', `/executions/${executionId}?view=timeline`, (page) => page.locator('.virtual [role=listitem]').first().waitFor());

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { IS_TIMED, Server, close, open, says, shows, until, visit, withBrowser } from './harness.mjs';
+import { IS_TIMED, Server, addStep, close, open, says, shows, until, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -205,8 +205,8 @@ test('a new plan gets its own URL, and unsaved text is kept', async () => {
   await page.getByRole('link', { name: 'New plan', exact: true }).first().click();
   const query = page.getByLabel('What should be done?');
   await query.fill('half a thought');
-  await page.getByRole('link', { name: 'Toolkit', exact: true }).click();
-  await page.getByRole('heading', { name: 'Toolkit', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'Tool graph', exact: true }).click();
+  await page.getByRole('heading', { name: 'Tool graph', exact: true }).waitFor();
   await page.goBack();
   assert.equal(await query.inputValue(), 'half a thought');
   await close(page);
@@ -290,7 +290,7 @@ test('the form of a step accepts templates and shows changes that are made in th
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
   const steps = async () => JSON.parse(await editor(page).inputValue()).tools;
-  await page.getByLabel('Add a step').selectOption('flow.sleep');
+  await addStep(page, 'flow.sleep');
   const sleep = page.getByRole('region', { name: 'Step flow.sleep' });
   const ms = sleep.getByLabel(/^ms/);
   // Typing replaces the initial value of the field.
@@ -299,7 +299,7 @@ test('the form of a step accepts templates and shows changes that are made in th
   assert.equal((await steps()).at(-1).parameters.ms, '{{hello.n}}');
   await ms.fill('12345678901234567890');
   assert.ok((await editor(page).inputValue()).includes('"ms": 12345678901234567890'));
-  await page.getByLabel('Add a step').selectOption('flow.echo');
+  await addStep(page, 'flow.echo');
   const parameters = page.getByRole('region', { name: 'Step flow.echo' }).getByLabel('Parameters');
   await parameters.fill('{{hello}}');
   assert.equal((await steps()).at(-1).parameters, '{{hello}}');
@@ -325,7 +325,7 @@ test('the editor suggests valid texts at the cursor', async () => {
   };
   const step = (inner) => `{"tools": [{"id": "author", "name": "blog.createAuthor", "parameters": {"name": "A", "email": "a@web.test"}}, {"id": "blog", ${inner}}]}`;
   const value = () => editor(page).inputValue();
-  await until(async () => (await page.getByLabel('Add a step').locator('option').count()) > 2, 'the menu of tools is filled');
+  await until(async () => Number(await page.locator('.tool-picker').getAttribute('data-tools')) > 2, 'the tools are loaded');
 
   await write(step('"name": "blog.createBl|"'));
   await offers.getByRole('option', { name: /^blog\.createBlog/ }).waitFor();

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Server, close, open, says, shows, until, violations, visit, withBrowser } from './harness.mjs';
+import { Server, addStep, close, open, says, shows, until, violations, visit, withBrowser } from './harness.mjs';
 
 let server;
 withBrowser();
@@ -481,7 +481,7 @@ test('the user adds a step, edits it in a form and removes it', async () => {
   const page = await open(server, '/new');
   await page.getByRole('button', { name: 'write the plan as JSON' }).click();
   await page.locator('canvas[data-nodes="2"]').waitFor();
-  await page.getByLabel('Add a step').selectOption('flow.sleep');
+  await addStep(page, 'flow.sleep');
   const form = page.getByRole('region', { name: 'Step flow.sleep' });
   await form.getByLabel(/^ms/).fill('5');
   await form.getByLabel('When').fill('steps["hello"].ok');
@@ -505,7 +505,7 @@ test('the page of the tools reports that no tool fits a query and that no tools 
   await page.getByRole('heading', { name: 'No tool fits' }).waitFor();
   await page.goto(`${server.url}/tools?view=collisions&threshold=1`);
   await page.getByRole('heading', { name: 'No two tools collide' }).waitFor();
-  await page.getByText('0 pairs that the same sentences want').waitFor();
+  await page.getByText('0 tool pairs with similar examples').waitFor();
   await page.goto(`${server.url}/tools?view=collisions&threshold=nonsense`);
   await page.getByText('Similar by at least 0.00').waitFor();
   await close(page);

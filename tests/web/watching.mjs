@@ -148,7 +148,7 @@ test('a large graph opens with edges and readable texts at the waiting step', as
 test('the page shows that the server is lost, reconnects to it, and misses no event', async () => {
   const { executionId } = await server.execute(WAITS, 'survive');
   const page = await open(server, `/executions/${executionId}?view=steps`);
-  const list = await open(server, '/');
+  const list = await open(server, '/requests');
   await shows(page, 'gate', 'WAITING');
   await server.kill();
   for (const it of [page, list]) await it.getByText('Connection lost – reconnecting').waitFor();
@@ -491,7 +491,7 @@ test('durations are correct although the clock of the browser is wrong', async (
 
 test('text that is typed while a search starts is kept', async () => {
   await server.plan([{ id: 'a', name: 'flow.noop' }], 'abcdef');
-  const page = await open(server, '/');
+  const page = await open(server, '/requests');
   const box = page.getByLabel('Search requests');
   await box.waitFor();
   // The third letter is typed immediately after the first two letters started a search.
@@ -516,7 +516,7 @@ test('text that is typed while a search starts is kept', async () => {
 });
 
 test('the list of requests shows new requests and states without a reload', async () => {
-  const page = await open(server, '/');
+  const page = await open(server, '/requests');
   const { requestId, executionId } = await server.execute(WAITS, 'a newcomer');
   const row = page.locator(`[data-id="${requestId}"]`);
   await row.waitFor();
@@ -548,7 +548,7 @@ test('the list misses no row even if more rows are new than one query returns', 
   made.push(requestId);
   await server.reaches(executionId, 'WAITING');
   await make(60);
-  const page = await open(server, '/?search=rows&since=1h');
+  const page = await open(server, '/requests?search=rows&since=1h');
   const foot = page.locator('.list-foot');
   await foot.getByText('50 shown').waitFor();
   const asked = await page.waitForRequest((it) => it.postData()?.includes('query Requests'));

@@ -10,7 +10,7 @@ const dist = fileURLToPath(new URL("../dist", import.meta.url));
 /** Bytes of a file that fits into one network packet without compression. */
 const MIN_BYTES = 1_400;
 /** Maximum compressed size of the first view, in bytes. */
-const MAX_FIRST_VIEW_BYTES = 150_000;
+const MAX_FIRST_VIEW_BYTES = 90_000;
 
 const files = readdirSync(dist, { recursive: true }).filter((it) => statSync(join(dist, it)).isFile());
 const sizes = new Map();

@@ -4,21 +4,32 @@ import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { hasSignIn, isLost, loadSignIn, setToken, signIn, signInUrl, signOut, token, wantsToken } from "./api/connection";
+import { useCaller, type Caller } from "./api/caller";
 import { useCell } from "./api/cell";
+import { useNeedyCount } from "./approvals/needy-count";
 import { match, place } from "./router";
-import { ExecutionPage } from "./pages/execution";
+import { OverviewPage } from "./pages/overview";
 import { RequestsPage } from "./pages/requests";
 import { RequestPage } from "./pages/request";
+import { SearchTrigger } from "./search/trigger";
 import { Icon, type IconName } from "./ui/icons";
 import { Empty, Loading } from "./ui/page";
+import { Plain } from "./ui/plain";
 import { setTheme, theme } from "./ui/theme";
 
 const LINKS: readonly (readonly [string, string, IconName, RegExp])[] = [
-  ["/", "Requests", "list", /^\/($|requests|executions)/],
+  ["/", "Overview", "home", /^\/$/],
+  ["/requests", "Requests", "list", /^\/(requests|executions|scheduled)/],
+  ["/approvals", "Approvals", "person", /^\/approvals/],
   ["/new", "New plan", "plus", /^\/(new|plans)/],
+  ["/saved", "Saved plans", "save", /^\/saved/],
   ["/tools", "Tools", "tools", /^\/tools/],
-  ["/toolkit", "Toolkit", "graph", /^\/toolkit/],
+  ["/toolkit", "Tool graph", "graph", /^\/toolkit/],
+  ["/nodes", "Nodes", "node", /^\/nodes/],
+  ["/usage", "Usage", "chart", /^\/usage/],
 ];
+
+const PAGES = LINKS.map(([to, name]) => [to, name] as const);
 
 export function App() {
   const { path, isSame } = useCell(place);
@@ -49,11 +60,20 @@ function Page({ path }: { path: string }) {
   const request = match("/requests/:id", path);
   const execution = match("/executions/:id", path);
   const plan = match("/plans/:id", path);
+  const saved = match("/saved/:name", path);
   const tool = match("/tools/:name", path);
-  if (path === "/") return <RequestsPage kind="requests" />;
+  if (path === "/") return <OverviewPage />;
+  if (match("/requests", path)) return <RequestsPage kind="requests" />;
   if (match("/executions", path)) return <RequestsPage kind="executions" />;
   if (request) return <RequestPage id={request.id!} />;
-  if (execution) return <ExecutionPage id={execution.id!} />;
+  if (execution) return <LazyPage load={executing} id={execution.id!} />;
+  if (match("/approvals", path)) return <LazyPage load={approving} />;
+  if (match("/scheduled", path)) return <LazyPage load={scheduling} />;
+  if (match("/saved", path)) return <LazyPage load={saving} name={null} />;
+  if (saved) return <LazyPage load={saving} name={saved.name!} />;
+  if (match("/compare", path)) return <LazyPage load={comparing} />;
+  if (match("/nodes", path)) return <LazyPage load={nodes} />;
+  if (match("/usage", path)) return <LazyPage load={usage} />;
   if (match("/new", path)) return <LazyPage load={composing} from={null} />;
   if (plan) return <LazyPage load={composing} from={plan.id!} />;
   if (match("/tools", path)) return <LazyPage load={tools} name={null} />;
@@ -61,11 +81,18 @@ function Page({ path }: { path: string }) {
   if (match("/toolkit", path)) return <LazyPage load={toolkit} />;
   return (
     <Empty isPage title="Nothing is here">
-      <a href="/">To the requests</a>
+      <a href="/">To the overview</a>
     </Empty>
   );
 }
 
+const executing = () => import("./pages/execution").then((it) => it.ExecutionPage);
+const approving = () => import("./pages/approvals").then((it) => it.ApprovalsPage);
+const comparing = () => import("./pages/compare").then((it) => it.ComparePage);
+const saving = () => import("./pages/saved").then((it) => it.SavedPage);
+const scheduling = () => import("./pages/scheduled").then((it) => it.ScheduledPage);
+const nodes = () => import("./pages/nodes").then((it) => it.NodesPage);
+const usage = () => import("./pages/usage").then((it) => it.UsagePage);
 const composing = () => import("./pages/compose").then((it) => it.ComposePage);
 const tools = () => import("./pages/tools").then((it) => it.ToolsPage);
 const toolkit = () => import("./pages/toolkit").then((it) => it.ToolkitPage);
@@ -94,6 +121,9 @@ function LazyPage<P extends object>({ load, ...rest }: { load: () => Promise<Com
 function Side({ path }: { path: string }) {
   const [dark, setDark] = useState(theme() === "dark");
   const user = useCell(signIn)?.caller ?? null;
+  // Without a token, the server would refuse the query, and the page already asks for one.
+  const isAllowed = useCell(wantsToken) === null;
+  const who = useCaller();
   useEffect(() => {
     if (hasSignIn()) void loadSignIn();
   }, []);
@@ -113,11 +143,13 @@ function Side({ path }: { path: string }) {
         </svg>
         <span>Faber</span>
       </a>
+      {isAllowed && <SearchTrigger pages={PAGES} />}
       <nav aria-label="Main">
         {LINKS.map(([to, name, icon, here]) => (
           <a key={to} href={to} {...(here.test(path) ? { "aria-current": "page" as const } : {})}>
             <Icon name={icon} />
             <span>{name}</span>
+            {to === "/approvals" && isAllowed && <NeedyBadge />}
           </a>
         ))}
         <a href="/graphiql" data-outside>
@@ -126,16 +158,17 @@ function Side({ path }: { path: string }) {
         </a>
       </nav>
       <div class="side-foot">
+        {who && (who.name !== null || who.role !== "ADMIN") && <WhoIsIt caller={who} />}
         {user && (
-          <button type="button" class="ghost" title={user} onClick={() => void signOut()}>
+          <button type="button" class="ghost" aria-label="Sign out" title={user} onClick={() => void signOut()}>
             <Icon name="key" />
             <span>Sign out</span>
           </button>
         )}
         {token() && (
-          <button type="button" class="ghost" onClick={() => setToken(null)}>
+          <button type="button" class="ghost" aria-label="Sign out" onClick={() => setToken(null)}>
             <Icon name="key" />
-            <span>Forget token</span>
+            <span>Sign out</span>
           </button>
         )}
         <button
@@ -149,6 +182,37 @@ function Side({ path }: { path: string }) {
         </button>
       </div>
     </header>
+  );
+}
+
+const ROLE_ABOUT: Record<Caller["role"], string> = {
+  VIEWER: "You can see everything, and change nothing.",
+  OPERATOR: "You can plan, execute and control executions. Some changes need an admin.",
+  ADMIN: "You can change everything.",
+};
+
+function WhoIsIt({ caller }: { caller: Caller }) {
+  return (
+    <p class="who" title={ROLE_ABOUT[caller.role]}>
+      {caller.name !== null && (
+        <strong class="cut">
+          <Plain text={caller.name} />
+        </strong>
+      )}
+      <span class="tag">{caller.role.toLowerCase()}</span>
+      <span class="unseen">{ROLE_ABOUT[caller.role]}</span>
+    </p>
+  );
+}
+
+function NeedyBadge() {
+  const count = useNeedyCount();
+  if (count === 0) return null;
+  return (
+    <span class="count needy-count">
+      <span>{count.toLocaleString("en")}</span>
+      <span class="unseen"> wait for a person</span>
+    </span>
   );
 }
 
@@ -183,14 +247,14 @@ function TokenForm({ reason }: { reason: string }) {
           </a>
         </>
       )}
-      <h1>Enter an access token</h1>
+      <h1>{canSignIn ? "Or use an access token" : "Sign in"}</h1>
       <p>{reason} It is kept in this tab only, until the tab is closed.</p>
       <label class="field">
         <span>Access token</span>
         <input type="password" autocomplete="off" required value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </label>
       <button type="submit" class="primary">
-        Continue
+        Sign in
       </button>
     </form>
   );

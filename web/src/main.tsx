@@ -1,6 +1,7 @@
 import "./styles/base.css";
 import "./styles/parts.css";
 import "./styles/pages.css";
+import "./styles/console.css";
 
 import { render } from "preact";
 

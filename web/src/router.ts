@@ -14,12 +14,16 @@ export interface Place {
   isBack: boolean;
 }
 
-const here = (how: { isSame?: boolean; isBack?: boolean } = {}): Place => ({
-  path: withoutPrefix(location.pathname),
-  query: new URLSearchParams(location.search),
-  isSame: how.isSame ?? false,
-  isBack: how.isBack ?? false,
-});
+/** Parameters of the list of requests, which had the address `/` in earlier versions. */
+const LIST_PARAMS = ["state", "search", "since", "needs"];
+
+function here(how: { isSame?: boolean; isBack?: boolean } = {}): Place {
+  const query = new URLSearchParams(location.search);
+  if (withoutPrefix(location.pathname) === "/" && LIST_PARAMS.some((name) => query.has(name))) {
+    history.replaceState(history.state, "", `${PREFIX}/requests${location.search}`);
+  }
+  return { path: withoutPrefix(location.pathname), query, isSame: how.isSame ?? false, isBack: how.isBack ?? false };
+}
 
 export const place = new Cell<Place>(here());
 

@@ -1,7 +1,4 @@
 //! The toolset `memory_tools`: stores texts for later plans, in Faber's own store.
-//!
-//! A memory is a text under a key in one of three scopes. It outlives executions and restarts, and
-//! every node sees it. `recall_context` returns the saved text unchanged, so a plan can pass it on.
 
 mod formatting;
 mod memory_store;

@@ -1,8 +1,7 @@
 //! The folder that file tools see.
 //!
-//! Every path is resolved below an open descriptor of that folder, by the kernel if it supports
-//! `openat2`. So no `..`, absolute path or symlink leads out, even if another process swaps files
-//! at the same time. Only regular files are opened, so a FIFO blocks no call.
+//! Every path is resolved below an open descriptor of that folder, so that no path leads out of it
+//! even if another process swaps files at the same time.
 
 mod call_queue;
 mod canonical;

@@ -1,7 +1,4 @@
 //! The toolset `system_tools`: a shell, processes, logs, system information and a task list.
-//!
-//! Commands run in a [sandbox]. They write only below the root, have no network unless the
-//! configuration allows it, and end together with everything that they started.
 
 mod background;
 mod bash;

@@ -1,7 +1,4 @@
 //! The toolset `web_tools`: fetches pages and queries search services.
-//!
-//! The tools connect only to public addresses, even after redirects, unless the configuration
-//! allows other addresses. Responses are limited in size and time.
 
 mod client;
 mod html;

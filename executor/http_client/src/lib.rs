@@ -1,8 +1,4 @@
-//! HTTP requests to configured servers.
-//!
-//! The module decides to which addresses requests may go. A configured address may be private. A
-//! public server cannot redirect to a private network, and no server can redirect to a link-local
-//! address of another host. Only reads follow redirects.
+//! HTTP requests to configured servers, and the rules to which addresses they may go.
 
 pub mod net;
 
@@ -89,8 +85,7 @@ pub struct HttpReply {
 pub enum HttpError {
     #[error("{0}")]
     Unsent(String),
-    /// The request was not sent, because the login server is unavailable. Another attempt may
-    /// succeed.
+    /// The request was not sent, because no token could be obtained. Another attempt may succeed.
     #[error("{0}")]
     Later(String),
     #[error("{0}")]
@@ -221,9 +216,8 @@ fn next_request(
     follow_redirect(request, url, from).map(Some).map_err(HttpError::Refused)
 }
 
-/// Makes the request to a redirect's target. A public server cannot lead into a private network,
-/// and no server to a link-local address of another host. Another server gets no headers of the
-/// first server except `accept`.
+/// Makes the request to a redirect's target. Another server gets no headers of the first server
+/// except `accept`.
 fn follow_redirect(
     request: &OutgoingRequest,
     url: Url,

@@ -1,9 +1,5 @@
-//! Checks of network addresses.
-//!
-//! A model or a page could name an address that only this machine can reach: a neighbour, the
-//! metadata service of a cloud, or Faber itself. [`CheckedResolver`] resolves a name once and
-//! connects to the checked address, so that a second lookup cannot return another address.
-//! [`check_url`] checks literal addresses in URLs. Every redirect needs both checks.
+//! Checks of network addresses, because a model or a page could name an address that only this
+//! machine can reach.
 
 use std::{
     io,

@@ -38,15 +38,8 @@ pub(super) struct Output {
     pub(super) binaries: Vec<Binary>,
 }
 
-/// Returns the output of a call result.
-///
-/// Structured content is the output, if the result has some. If this output is an object without a
-/// field `$content`, contents other than text are added to the object as a list with this name.
-/// Without structured content, a single content is the output, and several contents are a list. A
-/// text is parsed as JSON if it is JSON. Any other content becomes its MCP object.
-///
-/// Structured content must match the output schema, because later steps rely on it. Otherwise the
-/// call fails without a retry, since the server has already carried it out.
+/// Returns the output of a call result. Fails without a retry if structured content does not match
+/// the output schema, because the server has already carried the call out.
 pub(super) fn read_output(
     result: CallToolResult,
     output_schema: Option<&Schema>,
@@ -114,8 +107,8 @@ fn failure_text(result: &CallToolResult) -> String {
     }
 }
 
-/// Adds other contents to structured content. The fields of the structured content stay in place,
-/// because plans refer to them. Texts are dropped, because they repeat the structured content.
+/// Adds other contents to structured content, whose fields stay in place because plans refer to
+/// them. Texts are dropped, because they repeat the structured content.
 fn structured_output(mut value: Value, contents: Vec<ContentBlock>) -> Output {
     let beside = contents.into_iter().filter(|block| block.as_text().is_none());
     let (places, values): (Vec<_>, Vec<_>) =

@@ -1,12 +1,8 @@
 //! The HTTP transports: streamable HTTP, and the older HTTP with server-sent events.
 //!
-//! rmcp's own transport repeats requests by itself when a session has expired, and answers running
-//! calls as if the server had answered. A second call of a `once` tool would repeat its effect.
-//! This transport sends a call twice only if the server refused its token. It reports whether the
-//! server cannot have read a call, may have read it, or has refused it.
-//!
-//! An expired session or an unreachable server closes the connection for sending. Running calls can
-//! finish, and the supervisor connects again at the next call.
+//! rmcp's own transport repeats requests by itself when a session has expired, which would repeat
+//! the effect of a `once` tool. This transport sends a call again only if the server refused its
+//! token.
 
 mod connection;
 mod events;
@@ -83,7 +79,6 @@ pub(super) struct HttpTransport {
     inbox: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     exchanges: JoinSet<()>,
     calls: BTreeMap<RequestKey, AbortHandle>,
-    /// The task that reads the server's stream.
     stream_task: JoinSet<()>,
     deadline: Option<Instant>,
 }

@@ -1,10 +1,4 @@
-//! The client of MCP servers, over stdio and over streamable HTTP.
-//!
-//! A [`Supervisor`] owns each server. It connects again when a call needs a server that died or
-//! lost the session, and each minute while the tools of the server are unknown. Tools hold the
-//! server's [`Availability`], where their calls wait for a working `Session`.
-//!
-//! Every call carries a progress token, which routes the server's progress reports to that call.
+//! The client of MCP servers, over stdio and over HTTP.
 
 mod answer;
 mod config;

@@ -1,7 +1,7 @@
 //! Reads and changes messages, and routes progress reports. Used by all transports.
 //!
-//! Progress reports do not reach rmcp. rmcp would spawn a task for each report, which loses the
-//! order of the reports and lets a server that sends many reports fill the memory.
+//! Progress reports do not reach rmcp, because rmcp would spawn a task for each report, which loses
+//! the order of the reports.
 
 use std::{
     collections::BTreeMap,
@@ -64,8 +64,8 @@ pub(super) fn take_progress(
     None
 }
 
-/// Parses a message of a server. An invalid answer becomes the error of the call that it answers.
-/// Other invalid messages are ignored.
+/// Parses a message of a server. An invalid answer that cannot be repaired becomes the error of the
+/// call that it answers, and other invalid messages are ignored.
 pub(super) fn parse_message(text: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if text.trim_ascii().is_empty() {
         return None;
@@ -129,9 +129,8 @@ fn mark_task_tools(text: &[u8]) -> Option<Vec<u8>> {
     is_any.then(|| message.to_string().into_bytes())
 }
 
-/// Converts an unreadable message to the error of the call that the message answers. If the message
-/// is a list with exactly one answer, returns that answer. Returns `None` if the message names no
-/// call.
+/// Converts an unreadable message to the error of the call that the message answers. Returns `None`
+/// if the message names no call.
 fn unreadable_error(text: &[u8], err: &serde_json::Error) -> Option<RxJsonRpcMessage<RoleClient>> {
     let id = match parse_lenient::<Value>(text) {
         Ok(Value::Array(batch)) => {
@@ -211,8 +210,7 @@ fn remove_quoted_parts(err: &str) -> String {
 }
 
 /// Returns an error for the call whose answer is too long. `line` has the start and the end of the
-/// answer, and one of them contains the id. A text inside the answer cannot imitate the id, because
-/// quotes in a text are escaped.
+/// answer.
 pub(super) fn too_long_error(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     let (head, tail) = line.split_at(KEPT_END_BYTES.min(line.len()));
     let id = find_id(head, MessageEnd::Head).or_else(|| find_id(tail, MessageEnd::Tail))?;

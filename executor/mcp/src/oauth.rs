@@ -1,12 +1,7 @@
 //! OAuth 2.1 for MCP servers over HTTP.
 //!
-//! rmcp finds the authorization server and its features, and makes the requests (RFC 9728, 8414,
-//! 7591, 8707, 9207, PKCE). An `AuthHttp` of this crate sends them, so that the network rules of
-//! all other sources apply. [`Logins`] stores the tokens of people. Tokens of programs are not
-//! stored.
-//!
-//! A [`Bearer`] provides the token for each request to a server. It takes a stored token, refreshes
-//! it before it expires or when the server refuses it, and otherwise reports what the user must do.
+//! rmcp makes most of the requests. An `AuthHttp` of this crate sends them, so that the network
+//! rules of all other sources apply.
 
 mod bearer;
 mod client_credentials;

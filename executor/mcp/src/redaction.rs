@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::EXAMPLES_FIELD;
 
-/// Maximum number of tokens that are removed from texts. Older tokens are no longer valid.
+/// Maximum number of tokens that are removed from texts: the newest ones.
 const MAX_TOKENS: usize = 4;
 const PLACEHOLDER: &str = "ACCESS_TOKEN";
 
@@ -66,10 +66,8 @@ impl fmt::Debug for Secrets {
 const SCHEMA_MAPS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Removes secrets from the tools of a server.
-///
-/// A tool with a secret in a name is skipped, because calls need the name. A value of a schema with
-/// a secret is removed, because its placeholder would be a wrong value.
+/// Removes secrets from the tools of a server. Skips a tool with a secret in its name, because
+/// calls need the name.
 pub(super) fn redact_offers(offers: Vec<Offer>, server: &str, redaction: &Redaction) -> Vec<Offer> {
     let cleaned = offers.into_iter().filter_map(|mut offer| {
         let is_fit = !redaction.occurs_in(&offer.name) && redact_offer(&mut offer, redaction);

@@ -151,8 +151,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Returns whether a failed send may have reached the server. After a broken pipe, the server has
-/// read nothing. After any other error, it may have read the whole message except for the line end.
+/// Returns whether a failed send may have reached the server.
 fn lost_in_sending(err: &(dyn std::error::Error + 'static)) -> LostCall {
     match err.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(io::ErrorKind::BrokenPipe | io::ErrorKind::NotConnected) => LostCall::Unsent,

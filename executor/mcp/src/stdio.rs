@@ -1,9 +1,7 @@
 //! The stdio transport, and the process of its server.
 //!
-//! The transport sends JSON-RPC messages as lines over the pipes of the process. rmcp's own
-//! transport drops lines that are too long or invalid, so the calls that these lines answer wait
-//! forever. This transport turns such a line into the error of its call. It also reports when the
-//! server closes its output, and gives up a server that does not read.
+//! rmcp's own transport drops lines that are too long or invalid, so the calls that these lines
+//! answer would wait forever. This transport turns such a line into the error of its call.
 
 use std::{
     sync::{Arc, PoisonError},
@@ -190,7 +188,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a server. The server does not answer yet. `launcher` ends it with this process.
+    /// Starts a server, which does not answer yet. `launcher` ends it with this process.
     pub(super) fn spawn(
         set: &ToolSetName,
         launcher: &Launcher,

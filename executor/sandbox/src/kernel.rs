@@ -80,7 +80,6 @@ fn find_user(name: &str) -> io::Result<User> {
 }
 
 /// Drops every capability. With `no_new_privs` no capability can come back, not even for `root`.
-/// `root` keeps access to its own files, and can no longer read other processes.
 fn drop_capabilities() -> Result<(), CapsError> {
     // Only a process with this capability may change the bounding set.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {

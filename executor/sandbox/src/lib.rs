@@ -1,13 +1,8 @@
 //! Sandbox for commands.
 //!
 //! A process can only restrict itself, and little is safe between `fork` and `exec`. So a command
-//! starts through the `faber` binary. Its hidden subcommand `confined` ([`run_confined`]) restricts
-//! its own process and then runs the program. A program that embeds Faber has no such subcommand.
-//! Such a program names a `faber` binary with [`Launcher::with_binary`], or uses
-//! [`Launcher::unconfined`]. Unconfined commands get only a clean environment.
-//!
-//! The restrictions depend on the kernel. [`kernel_support`] reports them, and the README lists
-//! them.
+//! starts through the `faber` binary, whose hidden subcommand ([`run_confined`]) restricts its own
+//! process and then runs the program.
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -52,9 +47,7 @@ const NEEDS_SECCOMP: &str = "the connections of the command (this needs system c
                              seccomp)";
 const CONFINED_VARIABLES: [&str; 4] = ["PATH", HOME_VARIABLE, "LANG", "TMPDIR"];
 const HOME_VARIABLE: &str = "HOME";
-/// Variables that other programs get, such as user, locale, terminal, proxies, and the library
-/// paths of languages. A star matches any suffix. The list has no variable that may be a secret.
-/// Secrets are passed by name.
+/// Variables that other programs get, none of which may be a secret. A star matches any suffix.
 const PROGRAM_VARIABLES: [&str; 52] = [
     "PATH",
     "HOME",
@@ -209,8 +202,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Starts commands through [`SUBCOMMAND`] of this process's own binary. Only `faber` has that
-    /// subcommand, so other programs must not call this function.
+    /// Makes a launcher that starts commands through [`SUBCOMMAND`] of this process's own binary.
+    /// Only `faber` has that subcommand, so other programs must not call this function.
     pub fn this_binary() -> Self {
         // Uses this path because it refers to the running file, even after the binary was replaced.
         let own_binary = PathBuf::from("/proc/self/exe");
@@ -290,8 +283,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// If a path is not UTF-8, a placeholder cannot be created, or the command needs another user
-    /// and this launcher has no binary.
+    /// If a path is not UTF-8, a placeholder of a required confinement cannot be created, or the
+    /// command needs another user and this launcher has no binary.
     pub fn confined_command(
         &self,
         confinement: &Confinement,
@@ -311,8 +304,8 @@ impl Launcher {
             }
             return Ok(command);
         };
-        // Creates no placeholders for a background command, because the command may outlive them.
-        // The subcommand refuses the command instead.
+        // Creates no placeholders for a required confinement in the background, because the command
+        // may outlive them. The subcommand refuses the command if it would need one.
         if life == Lifetime::Watched || !confinement.required {
             let created = self.create_placeholders(confinement);
             created.or_else(|err| if confinement.required { Err(err) } else { Ok(()) })?;
@@ -330,8 +323,8 @@ impl Launcher {
         subcommand_for(binary, program, &order, &usual, &confinement.pass)
     }
 
-    /// Prepares an unconfined program. If this launcher has a binary, the program ends with
-    /// everything that it started. It gets the usual variables and the variables in `pass`.
+    /// Prepares an unconfined program, with the usual variables and the variables in `pass`. If
+    /// this launcher has a binary, everything that the program started ends with it.
     fn watched_command(&self, program: &OsStr, pass: &[String]) -> io::Result<Command> {
         let Some(binary) = &self.binary else {
             let mut command = Command::new(program);

@@ -1,9 +1,7 @@
 //! Placeholders for missing files of Faber.
 //!
-//! Landlock and mounts can protect a file, but not a path at which no file exists yet. A command
-//! could create a configuration, a script, or a journal that SQLite rolls back. So before such a
-//! command runs, a placeholder is created and then covered like other files. The last Faber process
-//! that needs the placeholder removes it, if no program has written to it.
+//! Landlock and mounts can protect a file, but not a path at which no file exists yet. So a
+//! placeholder is created before a command runs that could create such a file.
 
 use std::{
     collections::BTreeMap,

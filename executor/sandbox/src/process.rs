@@ -55,8 +55,8 @@ impl fmt::Debug for Program<'_> {
 }
 
 impl Program<'_> {
-    /// Prepares the command without a shell and with piped streams. The command ends with
-    /// everything that it started, if `launcher` has a binary.
+    /// Prepares the command without a shell and with piped streams. If `launcher` has a binary,
+    /// everything that the command started ends with it.
     pub fn watched_command(&self, launcher: &Launcher) -> io::Result<Command> {
         let program = resolve_executable(self.name);
         // Checks first, because only this check can report that nothing was started.
@@ -149,9 +149,6 @@ fn check_runnable(program: &Path, cwd: Option<&Path>) -> io::Result<()> {
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A process with everything that it started. Dropping this value kills all of them.
-///
-/// If the process is a reaper, only the reaper knows all processes of its command. So the reaper
-/// gets a signal to kill them, and is killed itself if it does not end.
 pub struct ProcessGroup {
     /// `None` only during the drop.
     child: Option<Child>,
@@ -233,7 +230,8 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Waits until a reaper ends, and kills the other processes of its group.
+/// Waits until a reaper ends, for at most [`STOP_GRACE`], and then kills all remaining processes of
+/// its group.
 fn kill_after_reaper(mut reaper: Child, group: Pid) {
     let until = Instant::now() + STOP_GRACE;
     while matches!(reaper.try_wait(), Ok(None)) && Instant::now() < until {

@@ -27,9 +27,8 @@ impl ProcessLimit {
         Self { max_processes, baseline: count_all().unwrap_or(u64::MAX) }
     }
 
-    /// Returns `true` if the machine has gained more processes than the limit. This check is cheap
-    /// and comes first, because counting the command's own processes takes too long during a fork
-    /// bomb.
+    /// Returns `true` if the machine has gained more processes than the limit. Comes first, because
+    /// counting the command's own processes takes too long during a fork bomb.
     pub(super) fn may_be_exceeded(&mut self) -> bool {
         let Some(now) = count_all() else { return false };
         self.baseline = self.baseline.min(now);
@@ -48,8 +47,7 @@ impl ProcessLimit {
     }
 
     /// Returns `true` if the command exceeds the limit. Always counts to the end, so the caller
-    /// stops the command first. The current number of processes becomes the baseline, so that
-    /// processes that other programs started earlier do not cause the check again.
+    /// must stop the command first.
     pub(super) fn is_certainly_exceeded(&mut self) -> bool {
         self.baseline = count_all().unwrap_or(u64::MAX);
         count_descendants(|| false).is_some_and(|count| count > self.max_processes)

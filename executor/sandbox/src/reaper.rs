@@ -1,10 +1,5 @@
-//! A process between the engine and a command. It ends everything that the command started.
-//!
-//! A process group does not contain processes that leave it with `setsid`, and a signal to children
-//! does not reach grandchildren. On Linux the reaper adopts orphans of the command. The reaper
-//! kills the remaining processes when the command ends or ignores a request to stop, and when the
-//! engine ends. The command is in the reaper's process group, so the engine's signals reach it
-//! directly.
+//! A process between the engine and a command. It ends everything that the command started,
+//! including processes that leave their process group with `setsid`.
 
 use std::{
     fs::File,
@@ -40,10 +35,10 @@ pub(super) const KILL_NOW: Signal = Signal::SIGHUP;
 /// Interval of the checks for the engine and for the number of processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The pause after a count, as a multiple of the count's duration, so that counting takes less than
-/// a twentieth of the time.
+/// a twentieth of the time, unless the number of processes grows fast.
 const PAUSE_FACTOR: u32 = 20;
 /// Maximum number of kill rounds. In each round, children of killed processes become children of
-/// the reaper. A fast fork bomb survives all rounds if its processes cannot be killed in one step.
+/// the reaper.
 const MAX_KILL_ROUNDS: u32 = 100;
 /// Time limit for the kill rounds. The engine waits for them.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,9 +1,4 @@
 //! Reads secrets from the environment and from files, and removes them from texts.
-//!
-//! The configuration contains names of secrets only: `{secret: GITHUB_TOKEN}`. A call reads the
-//! environment, and drops the value when it ends. Files, as in `{secret_file: token}`, are read with
-//! the configuration. `Debug` does not show values. Outputs and errors contain `***GITHUB_TOKEN***`
-//! instead.
 
 mod encoded_secret;
 mod file;
@@ -162,8 +157,8 @@ impl Redaction {
                 self.1.push((name.to_owned(), encoded_secret));
             }
         }
-        // Redacts each line of a key, because programs print a key line by line. The lines that
-        // frame a key are not secret.
+        // Redacts each long line of a secret, because programs print a key line by line. The lines
+        // that frame a key are not secret.
         let lines = value.lines().map(str::trim);
         let lines = lines.filter(|line| line.len() >= MIN_PART_BYTES && !line.starts_with("-----"));
         lines.map(str::to_owned).for_each(&mut add);

@@ -432,7 +432,7 @@ mod server {
     #[tokio::test]
     async fn progress_keeps_a_slow_call_running() {
         let server = Server::ready().await;
-        // The whole call takes much longer than the idle timeout, which each report restarts.
+        // The whole call takes longer than the idle timeout, which each report restarts.
         let script = json!({ "every": 100, "times": 80 });
         assert_eq!(
             server.run(Trial::for_tool("s.report", script).with_idle_timeout(5_000)).await,

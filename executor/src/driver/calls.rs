@@ -48,8 +48,8 @@ impl HeldStart {
 }
 
 impl Driver {
-    /// Handles the start of a task. A call that only reads starts immediately. Any other call, and
-    /// a child, starts when its `step_started` event is durable.
+    /// Handles the start of a task. Only a call that only reads starts before its `step_started`
+    /// event is durable.
     pub(super) fn prepare_start(&mut self, seq: Seq, started: &StepStarted) {
         let plan = Arc::clone(self.execution.plan());
         let step = plan.step_number(&started.step).expect("the machine starts steps of the plan");

@@ -1,13 +1,7 @@
 //! Child executions: steps that execute another plan.
 //!
 //! The parent's `step_started` event contains the id of the child, so starting a child twice
-//! creates only one execution. The parent can be parked during a long wait.
-//!
-//! When a child finishes, its driver sends a command to the inbox of an unfinished parent, and only
-//! then clears the owner of the child. If the driver crashes before that, the child is an orphan,
-//! and the worker that claims it sends the command. The command has no data: the parent's driver
-//! reads the log of the child. The command stays in the inbox until the child's result is recorded,
-//! so a crash in between loses nothing.
+//! creates only one execution.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -356,8 +350,8 @@ impl Driver {
     }
 }
 
-/// Notifies the parent of a finished child, and then clears the owner of the child. Does nothing
-/// for an execution without a parent.
+/// Notifies an unfinished parent of a finished child, and then clears the owner of the child. Does
+/// nothing for an execution without a parent.
 pub(crate) async fn notify_parent(
     context: &WorkerContext,
     execution: &Execution,
@@ -371,8 +365,8 @@ pub(crate) async fn notify_parent(
         }
         match context.control.send_command(parent.execution, command.clone()).await {
             Ok(()) => break,
-            // Waits and tries again, because the parent has not handled the commands of other
-            // children yet.
+            // Waits and tries again, because the parent's driver has not handled the commands in
+            // the full inbox yet.
             Err(StoreError::Full { .. }) => time::sleep(POLL_INTERVAL).await,
             Err(err) => return Err(err),
         }

@@ -18,8 +18,7 @@ pub(super) const CROWDED_DELAY: TimeDelta = TimeDelta::minutes(1);
 pub(super) enum StartPermission {
     Now,
     /// No task is started until the lease is safe, because another worker may have claimed the
-    /// execution. The driver records no start until then, because it could not call the tool after
-    /// the append.
+    /// execution.
     Later,
     /// No task is started on this worker, because the worker drains or lacks a tool.
     Elsewhere,
@@ -34,8 +33,8 @@ impl Driver {
         let due = machine::wake_at(&self.execution).map(until);
         let held_up = self.is_delayed_by_lease().then_some(self.context.options.poll);
         let wait = due.into_iter().chain(self.linger_time()).chain(held_up).min()?;
-        // Waits for a poll interval, because a due task that is not allowed to start must not keep
-        // the driver busy.
+        // If no task may start now, waits for at least a poll interval, because a due task must not
+        // keep the driver busy.
         let begins = self.start_permission() == StartPermission::Now;
         let minimum = if begins { Duration::ZERO } else { self.context.options.poll };
         Some(wait.max(minimum))
@@ -94,9 +93,9 @@ impl Driver {
         self.execution.agenda().has_work() && machine::can_start_tasks(&self.execution)
     }
 
-    /// Moves an execution that only waits for permits to a waiting slot. Moves it back to a normal
-    /// slot when it has other work and a normal slot is free. Returns `false` if no waiting slot is
-    /// free and another worker can claim the execution later.
+    /// Moves an execution that only waits for permits to a waiting slot, and back when it has other
+    /// work. Returns `false` if no waiting slot is free and another worker can claim the execution
+    /// later.
     pub(super) fn switch_slot(&mut self) -> bool {
         let asks = self.permit_requests.open_requests();
         let only_waits = asks > 0

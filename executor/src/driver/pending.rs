@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{DriveError, WorkerContext};
+use super::{DriveError, WorkerContext, failed_appends::is_unconfirmed};
 
 /// Number of waiting events from which the driver reads no further input. The limit is needed
 /// because calls of reads do not wait for the disk.
@@ -70,12 +70,18 @@ enum LogState {
 }
 
 impl WorkerContext {
-    fn note_append(&self, took: Duration, is_confirmed: bool) {
-        process_metrics().count_append(took, is_confirmed);
+    fn note_append(&self, id: ExecutionId, took: Duration, result: &Result<(), AppendError>) {
+        let is_unconfirmed = is_unconfirmed(result);
+        process_metrics().count_append(took, !is_unconfirmed);
         // Does not note appends if the worker belongs to a single command of `faber`, because the
         // command shows its progress itself.
         if !self.is_alone {
             self.slow_store.note_append(took);
+            if let Err(err) = result
+                && is_unconfirmed
+            {
+                self.failed_appends.note_failure(id, err);
+            }
         }
     }
 }
@@ -141,9 +147,8 @@ impl PendingEvents {
         let store = std::sync::Arc::clone(&context.store);
         if events.is_empty() {
             let (id, end) = (execution.id(), self.durable);
-            // Removes the commands from the inbox, because they caused no event. If another worker
-            // has claimed the execution, the commands stay in the inbox, because that worker needs
-            // them.
+            // The commands caused no event. They stay in the inbox if another worker has claimed
+            // the execution, because that worker needs them.
             let discard = async move {
                 if !store.read(id, end).await?.is_empty() {
                     return Err(AppendError::Conflict);
@@ -190,7 +195,7 @@ impl PendingEvents {
             return Ok(Vec::new());
         };
         if !batch.events.is_empty() {
-            context.note_append(sent_at.elapsed(), result.is_ok());
+            context.note_append(id, sent_at.elapsed(), &result);
         }
         let end = self.durable.advance_by(batch.events.len());
         let result = match result {

@@ -1,9 +1,7 @@
 //! Permits for calls whose tools have limits. All nodes share the limits.
 //!
-//! A driver acquires a permit before the task starts and releases it when the attempt ends. It
-//! requests permits only for tasks that could start, because a rate counts each granted permit,
-//! whether or not a call follows. A permit without a concurrency limit blocks no other call. If the
-//! execution has no free slot when such a permit arrives, the driver keeps it until a slot is free.
+//! A driver requests permits only for tasks that could start, because a rate counts each granted
+//! permit, whether or not a call follows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -66,8 +64,7 @@ impl Driver {
             return;
         }
         // Requests permits for several limits at the same time, because a task whose limit is full
-        // must not block a task with another limit. A sequential execution keeps the order of its
-        // tasks.
+        // must not block a task with another limit.
         let is_sequential = self.execution.options().mode == ExecutionMode::Sequential;
         let maximum = if is_sequential { 1 } else { MAX_WAITING_TASKS };
         let first: Vec<Task> = held.iter().take(maximum).copied().collect();

@@ -1,9 +1,7 @@
 //! Reports the durable events of an execution: as log lines, metrics and spans.
 //!
 //! All reports are made from events that are in the store, so they never tell more than the event
-//! log. A span is sent when it ends. A worker that takes over sends the spans of earlier events
-//! again, because the lost worker may not have sent them. Their ids are the same, so a collector
-//! can recognize the copies.
+//! log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,12 +10,12 @@ use shared::{
     clock::Timestamp,
     event::{Claimed, Event, RecordedEvent},
     execution::{AttemptTracker, EndedAttempt, Execution},
-    id::{Attempt, Epoch, Seq, Task},
+    id::{Attempt, Epoch, Seq, Task, WorkerId},
     metrics::{ActiveExecution, process_metrics},
     store::{Store, StoreError},
     trace::{Scope, SpanNotes, SpanSink, attempt_context, attempt_span, root_span},
 };
-use tracing::{debug, info};
+use tracing::{debug, field, info};
 
 use super::WorkerContext;
 
@@ -29,6 +27,9 @@ pub(super) struct Telemetry {
     tracker: AttemptTracker,
     spans: Option<SampledSink>,
     notes: BTreeMap<(Task, Attempt), SpanNotes>,
+    /// The last claim before this worker's claim.
+    previous_claim: Option<Claimed>,
+    lost_worker: Option<WorkerId>,
     _active: ActiveExecution,
 }
 
@@ -61,8 +62,14 @@ impl Telemetry {
             tracker: AttemptTracker::from_execution(execution),
             spans: SampledSink::for_execution(context, execution),
             notes: BTreeMap::new(),
+            previous_claim: execution.owner().cloned(),
+            lost_worker: None,
             _active: process_metrics().count_active(),
         }
+    }
+
+    pub(super) fn note_lost_worker(&mut self, lost: Option<WorkerId>) {
+        self.lost_worker = lost;
     }
 
     pub(super) fn report_events(&mut self, execution: &Execution, events: &[RecordedEvent]) {
@@ -74,6 +81,7 @@ impl Telemetry {
                 Event::Created(_) => process_metrics().count_start(),
                 Event::Claimed(claim) if !claim.renewed => {
                     report_claim(execution, recorded, claim);
+                    self.report_takeover(execution, recorded, claim);
                 }
                 Event::Finished { .. } => self.report_end(execution, recorded.at),
                 _ => (),
@@ -85,7 +93,7 @@ impl Telemetry {
         let plan = execution.plan();
         let step = plan.step(ended.task.step);
         let tool = step.call_of_part(ended.task.part).tool;
-        let duration = ended.started_at.map(|started_at| time_between(started_at, ended.ended_at));
+        let duration = ended.duration();
         if !ended.is_list(plan) {
             process_metrics().count_attempt(tool, ended.outcome, duration);
         }
@@ -130,9 +138,36 @@ impl Telemetry {
             successful = steps.successful,
             failed = steps.failed,
             step = step.map(|step| step.id.as_str()),
+            tool = step.map(|step| step.tool.as_str()),
             error = failure.map(|(_, error)| error.code.as_str()),
+            cancelled_by = execution.history().cancelled_by.as_deref().map(field::display),
             trace_id = %execution.trace_id(),
             "execution ended"
+        );
+    }
+
+    /// Reports a claim after the loss of a worker. The log shows the loss only if calls were running.
+    fn report_takeover(&mut self, execution: &Execution, recorded: &RecordedEvent, new: &Claimed) {
+        let mut takeovers = execution.history().takeovers.iter();
+        let found = takeovers.find(|takeover| takeover.claim.seq == recorded.seq);
+        let previous = self.previous_claim.replace(new.clone());
+        let lost_worker = self.lost_worker.take();
+        let lost = match found {
+            Some(takeover) => Some(takeover.lost.clone()),
+            None => previous.filter(|previous| Some(previous.worker) == lost_worker),
+        };
+        let Some(lost) = lost else { return };
+        process_metrics().count_takeover();
+        info!(
+            target: LOG_TARGET,
+            execution = %execution.id(),
+            request = %execution.request(),
+            node = &*new.node,
+            lost_node = &*lost.node,
+            lost_worker = %lost.worker,
+            interrupted = found.map_or(0, |takeover| takeover.interrupted.len()),
+            trace_id = %execution.trace_id(),
+            "execution taken over"
         );
     }
 
@@ -172,21 +207,6 @@ fn report_claim(execution: &Execution, recorded: &RecordedEvent, claim: &Claimed
             steps = execution.plan().steps().len(),
             trace_id = %execution.trace_id(),
             "execution started"
-        );
-    }
-    let mut takeovers = execution.history().takeovers.iter();
-    if let Some(takeover) = takeovers.find(|takeover| takeover.claim.seq == recorded.seq) {
-        process_metrics().count_takeover();
-        info!(
-            target: LOG_TARGET,
-            execution = %execution.id(),
-            request = %execution.request(),
-            node = &*claim.node,
-            lost_node = &*takeover.lost.node,
-            lost_worker = %takeover.lost.worker,
-            interrupted = takeover.interrupted.len(),
-            trace_id = %execution.trace_id(),
-            "execution taken over"
         );
     }
 }

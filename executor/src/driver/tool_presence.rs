@@ -1,8 +1,5 @@
-//! Watches whether this node has all tools that an execution still needs.
-//!
-//! Tools can disappear during a run: a toolset is removed, its condition no longer holds, or its
-//! server offers other tools. Then no task starts, running calls finish, and the driver releases
-//! the execution to a node that has the tools.
+//! Watches whether this node has all tools that an execution still needs, because tools can
+//! disappear during a run.
 
 use shared::id::Seq;
 use tokio::sync::watch;

@@ -40,10 +40,8 @@ impl Decision<'_> {
     }
 }
 
-/// Returns the strict templates of a step that refer to a missing part of the input.
-///
-/// Checks the parameters, `forEach`, and the compensation if the execution compensates. A step
-/// needs no input if the input alone makes its condition false.
+/// Returns the strict templates of a step that refer to a missing part of the input. A step needs
+/// no input if the input alone makes its condition false.
 pub fn missing_input(step: &ToolExecution, options: &ExecutionOptions) -> Vec<Arc<str>> {
     let mut missing = Vec::new();
     let mut note = |reference: &Reference| {

@@ -43,7 +43,7 @@ impl Decision<'_> {
             (Phase::Expired, None) => {
                 Event::StepFailed { step, part, attempt, error: deadline_error(), command: None }
             }
-            // Does not succeed, because the execution stopped before every item had run.
+            // The loop does not succeed, because the execution stopped before every item had run.
             (_, None) => Event::StepCancelled { step, part },
         };
         self.record_event(event);

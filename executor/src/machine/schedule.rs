@@ -68,9 +68,6 @@ impl Decision<'_> {
 
     /// Moves due retries that need a permit to the permit queue, up to the first retry that needs
     /// none.
-    ///
-    /// The queue is not in the log. The next owner must start the other tasks in the same order, so
-    /// queued tasks must not block them.
     fn queue_due_retries(&mut self) {
         while let Some(task) = self.first_due_retry()
             && self.execution.is_limited(task)
@@ -85,9 +82,6 @@ impl Decision<'_> {
     }
 
     /// Returns the next ready task or due retry.
-    ///
-    /// With one slot, this is the first task in plan order. In a sequential execution, it waits for
-    /// earlier tasks that need a permit. With more slots, whole steps come before items of loops.
     fn next_startable_task(&self) -> Option<Task> {
         let agenda = self.execution.agenda();
         let due = self.first_due_retry();
@@ -199,8 +193,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the key of an earlier call with the same parameters whose outcome is unknown. Warns
-    /// if that call had other parameters, because the new call then gets another key.
+    /// Returns the key of an earlier call whose outcome is unknown, if that call had the same
+    /// parameters. Warns if it had other parameters, because the new call then gets another key.
     fn take_over_key(
         &self,
         task: Task,
@@ -292,7 +286,8 @@ impl Decision<'_> {
         check_parameter_size(fitted, warnings)
     }
 
-    /// Returns the duration of a `flow.sleep`, which its timeout limits. `None` for any other tool.
+    /// Returns the duration of a `flow.sleep`, which an explicit timeout limits. `None` for any
+    /// other tool.
     fn sleep_duration_ms(&self, task: Task, parameters: &Value) -> Result<Option<u64>, ToolError> {
         let callee = self.execution.plan().step(task.step).call_of_part(task.part);
         if callee.kind != StepKind::Sleep {

@@ -19,9 +19,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Fails the tasks that were about to start, because the events of their start are too large
-    /// for the store. If no task was about to start, fails an open execution. The caller has just
-    /// claimed the execution, so no call is running.
+    /// Fails the tasks that would start or be undone next, because the events of a start are too
+    /// large for the store. The caller has just claimed the execution, so no call is running.
     pub(super) fn fail_unwritable(&mut self, error: &ToolError) {
         let agenda = self.execution.agenda();
         let retrying = agenda.retrying().iter().map(|(_, task)| *task);

@@ -1,7 +1,5 @@
-//! The queue of the calls that wait for the same limits.
-//!
-//! The tokens that wait take turns, so a token with many waiting calls does not hold up the calls
-//! of other tokens. The calls of one token are ordered by their positions.
+//! The queue of the calls that wait for the same limits. Tokens take turns, so a token with many
+//! waiting calls does not hold up the calls of other tokens.
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 

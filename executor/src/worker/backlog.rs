@@ -75,10 +75,8 @@ impl Backlog {
     }
 }
 
-/// Executions that this worker cannot drive now, with the time of the next attempt.
-///
-/// The first pause is short, because the reason can be temporary: a new primary of MongoDB may not
-/// return the newest documents yet. Each further pause is twice as long, up to `MAX_PAUSE`.
+/// Executions that this worker cannot drive now, with the time of the next attempt. The first pause
+/// is short, because the reason can be temporary.
 #[derive(Debug, Default)]
 pub(super) struct Postponed(BTreeMap<ExecutionId, Pause>);
 

@@ -1,8 +1,5 @@
-//! Heads of parked executions that the store has not accepted yet.
-//!
-//! The stored heads still name this worker as owner, so no other worker claims these executions.
-//! The worker offers the heads again. It claims an execution that becomes due, or gets a command,
-//! before its head is written. If the worker ends, the executions are orphans.
+//! Heads of parked executions that the store has not accepted yet. The stored heads still name this
+//! worker as owner, so no other worker claims these executions.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,8 +1,5 @@
-//! Finished executions that need a replan.
-//!
-//! The queue holds ids only. A finished execution frees its memory slot while a model works, which
-//! can take minutes. Its head keeps this worker as owner, so another worker finds it if this worker
-//! crashes.
+//! Finished executions that need a replan. The queue holds ids only, because a model works for
+//! minutes, and the execution frees its memory slot meanwhile.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

@@ -1,12 +1,7 @@
 //! Scans the store for executions to claim, and for commands to deliver.
 //!
 //! All workers scan the same heads. To keep them from racing for the same execution, each execution
-//! has a preferred worker, on which all workers agree by hashing. The preferred worker claims the
-//! execution immediately. Other workers claim it after a delay, in case the preferred worker is
-//! gone or full.
-//!
-//! A scan leaves out executions that this worker cannot drive: those with tools that are missing on
-//! this node, and those that it cannot read.
+//! has a preferred worker, on which all workers agree by hashing.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -24,7 +19,7 @@ use shared::{
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::{DriveError, DriverStop, Worker, WorkerContext, WorkerScope};
+use super::{DriveError, DriverStop, KnownClaim, Worker, WorkerContext, WorkerScope};
 use crate::required_tools::RequiredTools;
 
 const MAX_HEADS: usize = 256;
@@ -123,8 +118,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Claims executions whose heads name this worker as owner but that it does not drive. The
-    /// store may have lost their last heads. The claim writes a new head.
+    /// Claims executions whose heads name this worker as owner but that it does not drive, because
+    /// the store may have lost their last heads.
     async fn claim_undriven(&mut self) -> Result<(), StoreError> {
         if self.backlog.undriven_checked_at.elapsed() < UNDRIVEN_CHECK_INTERVAL {
             return Ok(());
@@ -205,8 +200,7 @@ impl Worker {
     }
 
     /// Claims further due executions if too many of the first executions cannot be claimed. Each
-    /// scan reads one page after the cursor. After the last page, it begins again with the first
-    /// page.
+    /// scan reads one more page.
     async fn claim_next_page(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let query = HeadQuery::DueAfter { now, after: self.backlog.cursor };
         let part = self.context.store.find_heads(query, MAX_HEADS).await?;
@@ -241,7 +235,10 @@ impl Worker {
                 lacking.push(head);
             } else if self.should_claim(&head, &workers) {
                 let is_new = !self.local.contains(head.execution);
-                claimed += usize::from(self.claim_execution(head.execution, head.epoch) && is_new);
+                // Only a due execution and an orphan are candidates, so another owner was lost.
+                let lost_worker = head.owner.filter(|owner| *owner != self.context.worker);
+                let known = KnownClaim { epoch: head.epoch, lost_worker };
+                claimed += usize::from(self.claim_execution(head.execution, known) && is_new);
             }
         }
         Ok((claimed, lacking))
@@ -253,8 +250,8 @@ impl Worker {
         can_need_replan && self.context.replanner.get().is_none()
     }
 
-    /// Returns whether this worker should claim an execution: immediately if it is the preferred
-    /// worker, otherwise after a delay. So workers share the executions and do not race for them.
+    /// Returns whether this worker should claim an execution. Workers other than the preferred
+    /// worker and the owner wait, so that workers do not race.
     fn should_claim(&mut self, head: &ExecutionHead, workers: &[WorkerId]) -> bool {
         let me = self.context.worker;
         if head.owner == Some(me)

@@ -1,11 +1,7 @@
 //! Steps of agents, which call the tool that their parameters name.
 //!
-//! There is one dispatch tool for each effect. A step of the tool for reads cannot call a tool with
-//! an effect, whatever its parameters contain. The named tool is called with its own limits and
-//! metrics, within the tools that the plan allows. The output of the step contains the result or
-//! the error, for the model to judge.
-//!
-//! No toolset contains these tools, so no draft can name them.
+//! There is one dispatch tool for each effect, so that a step that may only read cannot call a tool
+//! with an effect.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -89,7 +85,8 @@ struct DispatchParameters {
     args: Value,
     #[serde(default)]
     reach: ToolReach,
-    /// Bytes of the result that the output may contain. The default is [`RESULT_BYTES`].
+    /// Bytes of the result that the output may contain. The default and the maximum are
+    /// [`RESULT_BYTES`].
     #[serde(default)]
     most: Value,
 }
@@ -126,9 +123,8 @@ impl ToolReach {
             && (self.sets.is_empty() || self.sets.contains(&tool.set))
     }
 
-    /// Returns the reason why a call may not activate a toolset. Only a person activates a set that
-    /// acts on this machine, because a text that an agent reads could tell the agent to activate
-    /// the set.
+    /// Returns the reason why a call may not activate a toolset. A text that an agent reads could
+    /// tell the agent to activate a set that acts on this machine.
     pub fn complaint(
         &self,
         toolbox: &Toolbox,

@@ -1,9 +1,5 @@
-//! Effects that the configuration of a toolset sets.
-//!
-//! A source knows too little about its tools. Most MCP servers do not declare the effect of a
-//! second call, so their tools are `once`. The owner of the configuration often knows the effect
-//! and can set it. A rule that calls a tool `read` or `idempotent` makes Faber repeat its calls
-//! after a crash or a timeout.
+//! Effects that the configuration of a toolset sets, because a source knows too little about its
+//! tools.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -123,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_name_matches_as_a_pattern() {
+    fn a_name_without_wildcards_matches_only_itself() {
         let rules = rules(&json!({ "pay": "idempotent" })).unwrap();
         let effect = |tool: &str| rules.find_effect(&"s".parse().unwrap(), &tool.parse().unwrap());
         assert_eq!((effect("pay"), effect("payback")), (Some(Effect::Idempotent), None));

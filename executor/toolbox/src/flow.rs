@@ -1,7 +1,4 @@
 //! The toolset `flow`, with steps that wait, sleep, calculate, fail or pass values on.
-//!
-//! In a plan, the machine executes `flow.sleep` and `flow.wait` itself. It does not call these
-//! tools.
 
 mod compute;
 

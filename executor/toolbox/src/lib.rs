@@ -1,7 +1,4 @@
 //! Tools, and the toolbox of all tools that this process can call.
-//!
-//! All tools implement [`Tool`]. [`function`] makes a tool from an async function. A [`Toolbox`]
-//! holds the tools by set and knows which of them are available.
 
 #![warn(missing_docs, reason = "programs that embed Faber import these items")]
 

@@ -156,8 +156,7 @@ impl ToolContext {
 ///
 /// # Panics
 ///
-/// If `set` or `name` is not a valid name. Both are literals of the program, so such a panic is a
-/// bug that appears at startup.
+/// If `set` or `name` is not a valid name.
 pub fn function<Args, Out, Fut, F>(
     set: &'static str,
     name: &'static str,

@@ -1,8 +1,4 @@
-//! Rules for the names of tools.
-//!
-//! MCP servers and files from other people define these names. Models read them, plans contain
-//! them, and commands look them up. A name therefore has no spaces and no path to another folder.
-//! It also differs from the names of the tools that control Faber.
+//! Rules for the names of tools, which MCP servers and files from other people define.
 
 use shared::{
     id::{ToolName, ToolSetName},
@@ -47,7 +43,9 @@ pub fn complaint(set: &ToolSetName, name: &ToolName) -> Option<String> {
         ));
     }
     if written.rsplit('.').next().is_some_and(|plain| CONTROL_TOOLS.contains(&plain)) {
-        return Some(format!("`{written}` is the name of one of Faber's own tools: rename it"));
+        return Some(format!(
+            "`{written}` ends with the name of one of Faber's own tools: rename it"
+        ));
     }
     let foreign_prefix = set_prefix(written).filter(|of| *of != set.as_str());
     let builtin_set = foreign_prefix.filter(|of| BUILTIN_SETS.contains(of))?;

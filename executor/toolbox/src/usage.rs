@@ -1,8 +1,5 @@
-//! Counts of tool calls, failures and durations.
-//!
-//! Calls are counted in memory, and the engine adds the counts to the store at an interval. A crash
-//! loses the counts since the last addition. Durations are a histogram with buckets that grow by a
-//! tenth, so counts of several nodes can be added.
+//! Counts of tool calls, failures and durations. Durations are a histogram, so that counts of
+//! several nodes can be added.
 
 use std::{
     collections::BTreeMap,

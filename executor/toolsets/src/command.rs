@@ -1,11 +1,4 @@
-//! Tools that are commands.
-//!
-//! A command gets its parameters as one JSON document on standard input. The input is a file that
-//! is complete before the command starts. Arguments may name parameters, too. No shell is involved.
-//!
-//! Standard output is the tool's output: parsed if it is JSON, otherwise a string without the last
-//! line end. A non-zero exit status is a failure with the tail of standard error. After a success,
-//! this tail becomes the call's note.
+//! Tools that are commands. No shell is involved.
 
 mod argv;
 mod parameters_file;
@@ -243,8 +236,8 @@ impl CommandTool {
         program.check().map_err(|error| format!("`{}`: {error}", self.name))
     }
 
-    /// Builds the tool. The tool's output has at most `max_bytes` bytes. `launcher` starts the
-    /// commands. The error describes the mistake in the configuration.
+    /// Builds the tool, whose output has at most `max_bytes` bytes. The error describes the mistake
+    /// in the configuration.
     pub(crate) fn into_tool(
         self,
         set: &ToolSetName,

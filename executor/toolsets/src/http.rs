@@ -1,9 +1,4 @@
 //! Tools that are HTTP calls.
-//!
-//! A JSON response becomes the output, a text response becomes a string, and an empty body becomes
-//! null. A status other than 2xx is a failure with the tail of the body. A status of 429, or of 500
-//! and above, allows another attempt. A call with an unknown outcome is repeated only if its tool
-//! is not `once`.
 
 pub(crate) mod answer;
 mod request;

@@ -1,7 +1,5 @@
-//! Toolsets of the configuration and the store.
-//!
-//! [`registry`] decides which sets exist. [`sources`] connects each set to its source: an MCP
-//! server, an OpenAPI or GraphQL service, documents, commands, or built-in tools.
+//! Toolsets of the configuration and the store: [`registry`] decides which sets exist, and
+//! [`sources`] connects each set to its source.
 
 mod checked_output;
 pub mod command;

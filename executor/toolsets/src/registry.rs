@@ -1,10 +1,7 @@
 //! The toolsets of a node, and their activation.
 //!
-//! The configuration defines the toolsets. Changes by callers are
-//! [records](shared::store::KeyValue) in the store: added sets, registered tools, activations and
-//! data of contexts. Each node reads the records at its start, after each hint, and at intervals.
-//! It then updates its [`Toolbox`]. The records alone decide, so a node that missed a hint catches
-//! up at the next poll.
+//! Changes by callers are [records](shared::store::KeyValue) in the store. The records alone
+//! decide, so a node that missed a hint catches up at the next poll.
 
 mod activation;
 mod condition;
@@ -43,8 +40,8 @@ use crate::sources::{Documents, SetConfig, Source, Sources, documents::DOCUMENTS
 
 /// Poll interval for changes by other nodes. A hint makes a node read earlier.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Shortest pause between two reads of the records. The pause is [`PAUSE_FACTOR`] times the
-/// duration of the last read, because thousands of tools may be registered one after another.
+/// Shortest pause between two reads of the records. Thousands of tools may be registered one after
+/// another, so a slow read makes the pause longer.
 const MIN_READ_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 10;
 /// The revision before the first read.

@@ -165,8 +165,7 @@ impl Sources {
         self.output_bytes
     }
 
-    /// Registers a set, or replaces the set with its name, and starts to connect it. Commands are
-    /// ready immediately. Servers connect concurrently, which needs a Tokio runtime.
+    /// Registers a set, or replaces the set with its name. Connecting needs a Tokio runtime.
     pub fn put(&self, config: SetConfig) {
         self.stop_connection(&config.name);
         let mut set = config.empty_set(SetStatus::Connecting);

@@ -1,7 +1,4 @@
-//! Templates in the configuration of tools.
-//!
-//! `{{name}}` stands for a parameter of the call: a string without quotes, any other value as
-//! compact JSON. `{{{{` writes a literal `{{`. An unclosed `{{` is literal.
+//! Templates in the configuration of tools. `{{name}}` stands for a parameter of the call.
 
 use serde_json::Value;
 

@@ -2,6 +2,7 @@
 //! `--help`.
 
 mod config;
+mod counts;
 mod inspection;
 mod labels;
 mod plans;
@@ -15,10 +16,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::{
     config::ConfigCommand,
+    counts::{CountKey, CountsArgs},
     inspection::{AuditArgs, CreatedRange, DebugArgs, DetailFilters, List, TraceCommand},
-    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs},
+    plans::{ExportArgs, ExportFormat, Format, PlanArgs, Planning, SaveArgs, TestArgs},
     running::{
-        AgentArgs, ApproveArgs, ExecuteArgs, Options, RetryArgs, RunArgs, SettleArgs, SignalArgs,
+        AgentArgs, ApproveArgs, ExecuteArgs, ForkArgs, Options, RetryArgs, RunArgs, SettleArgs,
+        SignalArgs,
     },
     toolkit::{ToolkitCommand, ToolkitFormat},
     tools::{Models, NewToolset, RankMethod, SelectArgs, Tools, Toolsets},
@@ -105,6 +108,8 @@ pub(crate) enum Command {
     },
     /// Retry a finished execution: run the steps that did not succeed, or more steps.
     Retry(RetryArgs),
+    /// Fork a finished execution: repeat it with changes, and keep the outputs that still fit.
+    Fork(ForkArgs),
     /// Replan: let the configured model finish an execution that failed, was cancelled or asked for
     /// a replan, and execute the new plan.
     Replan {
@@ -128,6 +133,8 @@ pub(crate) enum Command {
     },
     /// Save a plan under a name, with the types of its inputs; `run --saved NAME` executes it.
     Save(SaveArgs),
+    /// Test a plan: execute it with mocked tools in virtual time, and compare what happened.
+    Test(TestArgs),
     /// Remove the name of a saved plan; the plan stays.
     Unsave {
         /// The name of the saved plan.
@@ -176,6 +183,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         subcommand: List,
     },
+    /// Count executions by the tool and the code of their first error, or by other keys.
+    Counts(CountsArgs),
     /// Write a blob that a tool returned to a file, or to standard output.
     Blob {
         /// The value of `$blob` in an output: `exec_…/SHA-256`, or `call/SHA-256` for a call
@@ -231,12 +240,20 @@ pub(crate) enum Command {
         /// 127.0.0.1:8080].
         #[arg(long, value_name = "ADDR")]
         listen: Option<String>,
+        /// The name of this node in events, traces and `list workers`; default: the name of the
+        /// machine (`FABER_NODE`).
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Drive executions that other processes start, without serving the API.
     Worker {
         /// Serve `/metrics` and `/health/…` on this address; port 0 picks a port (`FABER_METRICS`).
         #[arg(long, value_name = "ADDR")]
         metrics: Option<String>,
+        /// The name of this node in events, traces and `list workers`; default: the name of the
+        /// machine (`FABER_NODE`).
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
     },
     /// Measure the engine on this machine.
     Bench(BenchArgs),
@@ -277,10 +294,10 @@ pub(crate) enum Command {
 
 impl Cli {
     pub(crate) fn flags(&self) -> Flags {
-        let (listen, metrics) = match &self.command {
-            Command::Serve { listen } => (listen.clone(), None),
-            Command::Worker { metrics } => (None, metrics.clone()),
-            _ => (None, None),
+        let (listen, metrics, node) = match &self.command {
+            Command::Serve { listen, node } => (listen.clone(), None, node.clone()),
+            Command::Worker { metrics, node } => (None, metrics.clone(), node.clone()),
+            _ => (None, None, None),
         };
         Flags {
             store: self.globals.store.clone(),
@@ -289,6 +306,7 @@ impl Cli {
             log_format: self.globals.log_format,
             listen,
             metrics,
+            node,
         }
     }
 }

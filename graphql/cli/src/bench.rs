@@ -1,7 +1,5 @@
-//! `faber bench`: measures the engine on this machine.
-//!
-//! Executions start through [`Control`], and a worker drives them. The duration of an execution
-//! ends when its last event is durable.
+//! `faber bench`: measures the engine on this machine. The duration of an execution ends when its
+//! last event is durable.
 
 mod load;
 mod report;

@@ -1,7 +1,5 @@
-//! The demo: a small blog as an MCP server over stdio.
-//!
-//! A file stores the data, and several processes can share it. A change is durable before the
-//! server answers.
+//! The demo: a small blog as an MCP server over stdio. A file stores the data, and several
+//! processes can share it.
 
 mod id;
 mod rules;

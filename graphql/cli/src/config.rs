@@ -13,6 +13,7 @@ mod limits;
 mod log_format;
 mod mistake;
 mod model;
+mod node;
 mod oidc;
 mod protected_files;
 mod retention;
@@ -64,6 +65,7 @@ pub struct Flags {
     pub log_format: Option<LogFormat>,
     pub listen: Option<String>,
     pub metrics: Option<String>,
+    pub node: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,8 @@ pub struct Config {
     pub http_server: Setting<HttpServerConfig>,
     /// The address of a worker's metrics. `None` serves none.
     pub metrics: Option<Setting<SocketAddr>>,
+    /// The name of this node in events and traces.
+    pub node: Setting<String>,
     pub planner: Setting<PlannerConfig>,
     pub plan_cache: Setting<PlanCache>,
     pub guard: Setting<Guard>,
@@ -262,6 +266,7 @@ impl Config {
             server,
             listen: read_listen(flags, environment)?,
             metrics: read_metrics(flags, environment)?,
+            node: node::read_node(flags, environment)?,
             http_server: or_default(file.http_server, HttpServerConfig::default),
             planner: or_default(file.planner, PlannerConfig::default),
             plan_cache: or_default(file.plan_cache, PlanCache::default),

@@ -1,6 +1,5 @@
-//! The command line. Most commands are operations of the API: a [`Client`](client::Client) sends
-//! them to the engine of this process or, with `--server`, to a running server. Responses are typed
-//! values ([`client::types`]), and [`client::view`] draws them for people.
+//! The command line. Most commands are operations of the API, which a [`Client`](client::Client)
+//! sends to the engine of this process or to a running server.
 
 mod args;
 mod bench;
@@ -12,6 +11,7 @@ mod local_engine;
 mod log_control;
 mod memory;
 mod model_server;
+mod plan_test;
 mod reload;
 mod screen;
 mod session;
@@ -24,20 +24,24 @@ use std::{
     io::{self, Write as _},
     pin::Pin,
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, error::ErrorKind};
 use client::{failure::Failure, view::plain};
 use graphql::schema;
-use shared::{clock::WallClock, trace::SpanSink};
+use shared::{
+    clock::WallClock,
+    metrics::{Build, set_build},
+    trace::SpanSink,
+};
 
 use self::{
     args::{Cli, Command, ConfigCommand, ToolkitCommand, Tools, Toolsets, TraceCommand},
     commands::{
-        add_toolset, audit, backup, config as config_command, debug, doctor, list, login, manual,
-        models, plan, run, serve, settle, steer, toolkit, tools,
+        add_toolset, audit, backup, config as config_command, counts, debug, doctor, fork, list,
+        login, manual, models, plan, run, serve, settle, steer, test, toolkit, tools,
     },
     screen::Screen,
     session::{Need, Session},
@@ -107,7 +111,9 @@ const BLOCKING_THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 ///
 /// This function is not generic over the arguments, because the crate of the binary would then
 /// compile all commands again.
-pub fn main(arguments: &[OsString]) -> ExitCode {
+///
+/// `build` is the commit and its date, such as `c1bbd1a0f00d 2026-11-28`, if the build knew them.
+pub fn main(arguments: &[OsString], build: Option<&'static str>) -> ExitCode {
     // This hidden subcommand confines this process and then becomes the command of a tool. It runs
     // before any thread starts, because threads that exist already would not be confined.
     if let [_, first, rest @ ..] = arguments
@@ -117,7 +123,7 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
     memory::start_release_thread();
     let environment = Environment::from_process();
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match parse_arguments(arguments, build.and_then(Build::parse)) {
         Ok(cli) => cli,
         Err(err) => {
             return report_usage(
@@ -166,6 +172,17 @@ pub fn main(arguments: &[OsString]) -> ExitCode {
     }
 }
 
+fn parse_arguments(arguments: &[OsString], build: Option<Build>) -> Result<Cli, clap::Error> {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    if let Some(build) = build {
+        set_build(build);
+    }
+    let version = VERSION.get_or_init(|| Build::describe_version(build));
+    let mut command = Cli::command().version(version.as_str());
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    Cli::from_arg_matches(&matches).map_err(|err| err.format(&mut command))
+}
+
 fn report_usage(err: &clap::Error, arguments: &[OsString], environment: &Environment) -> ExitCode {
     let is_help = matches!(err.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if is_help || !arguments.iter().any(|argument| argument == "--json") {
@@ -197,8 +214,8 @@ fn print_clap_text(err: &clap::Error, environment: &Environment) {
     };
 }
 
-/// Returns the log filter of a command without `FABER_LOG`. A server, a worker and `faber mcp` log
-/// failed toolsets, because they have no other way to report them.
+/// Returns the log filter of a command if none is configured. A server, a worker and `faber mcp`
+/// log failed toolsets, because they have no other way to report them.
 fn default_log_filter(command: &Command) -> String {
     match command {
         Command::Serve { .. } | Command::Worker { .. } | Command::Mcp => "warn".to_owned(),
@@ -217,8 +234,8 @@ async fn dispatch(
         Command::Config { subcommand: Some(ConfigCommand::Check { file }) } => {
             return config_command::check_config(file, &flags, &environment, &screen);
         }
-        Command::Config { subcommand: Some(ConfigCommand::Schema { plan }) } => {
-            return config_command::print_schema(plan, &screen);
+        Command::Config { subcommand: Some(ConfigCommand::Schema { plan, test }) } => {
+            return config_command::print_schema(plan, test, &screen);
         }
         Command::BlogMcp { file } => return serve_blog(file, &environment).await,
         Command::Completions { shell } => return print_completions(shell, &screen),
@@ -237,7 +254,7 @@ async fn dispatch(
     }
     let config = Config::load(&flags, &environment)?;
     log.set_level(config.log_level.value.as_deref());
-    let export = TraceExport::start(&environment);
+    let export = TraceExport::start(&environment, &config.node.value);
     let app = App { config, flags, environment, screen, log, span_sink: export.sink() };
     let name = span_name(&cli.command);
     export.run_command(name, Box::pin(run_command(&app, cli.command))).await
@@ -251,6 +268,7 @@ fn span_name(command: &Command) -> Option<&'static str> {
         Command::Agent(_) => Some("agent"),
         Command::Execute(_) => Some("execute"),
         Command::Retry(_) => Some("retry"),
+        Command::Fork(_) => Some("fork"),
         Command::Replan { .. } => Some("replan"),
         _ => None,
     }
@@ -264,6 +282,7 @@ async fn run_command(app: &App, command: Command) -> Result<ExitStatus, Failure>
         Command::Run(args) => run::run(app, args).await,
         Command::Revise { plan, file } => plan::revise(app, &plan, &file).await,
         Command::Save(args) => plan::save(app, args).await,
+        Command::Test(args) => test::test(app, args).await,
         Command::Approve(args) => steer::approve(app, args).await,
         Command::Settle(args) => settle::settle(app, args).await,
         Command::Signal(args) => steer::send_signal(app, args).await,
@@ -311,6 +330,7 @@ async fn open_session<'a>(app: &'a App, command: &Command) -> Result<Session<'a>
         Command::Execute(_)
         | Command::Resume { .. }
         | Command::Retry(_)
+        | Command::Fork(_)
         | Command::Replan { .. } => Session::open_existing(app, Need::Driving).await,
         Command::Pause { .. } => Session::open_existing(app, Need::Stopping).await,
         _ => Session::open_existing(app, Need::Store).await,
@@ -325,6 +345,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
         Command::Watch { id } => run::watch(session, &id).await,
         Command::Resume { id, wait } => steer::resume(session, &id, wait).await,
         Command::Retry(args) => steer::retry(session, args).await,
+        Command::Fork(args) => fork::fork(session, args).await,
         Command::Replan { id, planning } => steer::replan(session, &id, &planning).await,
         Command::Pause { id } => steer::pause(session, &id).await,
         Command::Unsave { name } => plan::unsave(session, &name).await,
@@ -336,6 +357,7 @@ async fn run_in_session(session: &Session<'_>, command: Command) -> Result<ExitS
             debug::export_trace(session, &id).await
         }
         Command::Blob { id, output } => debug::print_blob(session, &id, output.as_deref()).await,
+        Command::Counts(args) => counts::count_executions(session, args).await,
         Command::List { subcommand } => list::list(session, subcommand).await,
         Command::Tools { subcommand } => tools::run_tools_command(session, subcommand).await,
         Command::Toolsets { subcommand } => tools::run_toolsets_command(session, subcommand).await,

@@ -1,8 +1,5 @@
-//! Shows an execution while it runs. A terminal gets the plan by layers, redrawn at each tick. A
-//! pipe gets one line for each step that finishes, waits or will be tried again.
-//!
-//! In a long plan, a finished or pending layer is one line. Steps that run, wait or failed have
-//! their own lines. The drawing is never taller than the window.
+//! Shows an execution while it runs: on a terminal as a drawing of the plan, and on a pipe as
+//! lines.
 
 #[cfg(test)]
 mod tests;
@@ -232,8 +229,8 @@ impl Drawing {
             .steps
             .iter()
             .map(|(name, step)| self.draw_outcome(name, step, frame).essential_columns);
-        // Besides the name, a line has a number of five columns, a sign and spaces: ten columns
-        // together.
+        // Besides the name and the outcome, a line has a number or an indent, a sign and spaces. Ten
+        // columns are reserved for them.
         let name_columns =
             columns.saturating_sub(10 + essential_columns.max().unwrap_or(0)).max(MIN_NAME_COLUMNS);
         frame.name_columns = self.width.min(name_columns);

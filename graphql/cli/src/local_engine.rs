@@ -112,7 +112,7 @@ impl LocalEngine {
         };
         let running_worker = scope.map(|scope| {
             RunningWorker::new(WorkerParts {
-                node: setup.environment.node_name(),
+                node: config.node.value.clone(),
                 store: Arc::clone(&store),
                 toolbox: toolbox.clone(),
                 clock: Arc::clone(&clock),
@@ -164,8 +164,8 @@ impl LocalEngine {
         self.running_worker.as_ref().map(|running_worker| running_worker.handle.clone())
     }
 
-    /// Stops the worker. Waits until running calls have ended and are recorded, but at most for the
-    /// time in `limits.drain_ms`. Then stops the calls that still run.
+    /// Stops the worker. Waits for running calls at most for the time in `limits.drain_ms`, and
+    /// then stops those that still run.
     pub(crate) async fn drain(&self) {
         let tasks = self.running_worker.as_ref().and_then(|running_worker| {
             running_worker.drain.cancel();
@@ -287,10 +287,8 @@ pub(crate) async fn open_store(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failu
     })
 }
 
-/// Opens the configured store to copy values from it or into it. Also opens a store into which a
-/// restore is incomplete.
-///
-/// Keys are not used, because a copy that encrypted values could not be compared with its source.
+/// Opens the configured store to copy values from it or into it. Keys are not used, because a copy
+/// that encrypted values could not be compared with its source.
 pub(crate) async fn open_store_for_copies(setup: Setup<'_>) -> Result<Arc<dyn Store>, Failure> {
     create_default_folder(setup).await?;
     Ok(engine::store::open_store_for_copies(&setup.config.store.value, None).await?)
@@ -324,9 +322,7 @@ pub(crate) fn build_launcher(config: &Config, base: &Path) -> Launcher {
         .with_read_only(config.own_programs())
 }
 
-/// Makes the registry of toolsets. If the command needs no tools, the registry contains no
-/// configured toolset. A worker of all executions starts all toolsets at the beginning. Other
-/// commands start a toolset when they need it.
+/// Makes the registry of toolsets. It contains no configured toolset if the command needs no tools.
 fn build_registry(
     setup: Setup<'_>,
     need: Need,

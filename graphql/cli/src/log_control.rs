@@ -15,8 +15,8 @@ use crate::{
     screen,
 };
 
-/// Crates that log tokens or whole messages, and the highest log level at which they are allowed to
-/// log.
+/// Crates that log tokens or whole messages, and the most verbose level that is logged for each of
+/// them.
 const MAX_LOG_LEVELS: [(&str, LevelFilter); 1] = [("rmcp", LevelFilter::ERROR)];
 
 #[derive(Clone, Debug)]

@@ -6,5 +6,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    cli::main(&std::env::args_os().collect::<Vec<_>>())
+    // Only this crate reads the variable, so that another commit compiles nothing else again.
+    cli::main(&std::env::args_os().collect::<Vec<_>>(), option_env!("FABER_BUILD"))
 }

@@ -1,8 +1,5 @@
-//! Returns free memory to the system.
-//!
-//! The allocators of Rust and of the C library (which SQLite uses) keep freed memory until a later
-//! call of the same thread. After a plan of 100,000 steps, a thread can be idle for a long time, so
-//! a thread of this module releases the memory.
+//! Returns free memory to the system. The allocators keep freed memory until a later call of the
+//! same thread, but after a large plan a thread can be idle for a long time.
 
 use std::{
     ffi::{c_int, c_long},

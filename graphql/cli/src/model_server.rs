@@ -1,8 +1,5 @@
-//! A llama.cpp server for the downloaded planning model.
-//!
-//! The server ends with this process, even if this process is killed, because a reaper watches this
-//! process. Processes share one server: a lock file contains the server's port and key. If the
-//! process that started the server ends, the next request of another process starts a new server.
+//! A llama.cpp server for the downloaded planning model. Processes share one server through a lock
+//! file with its port and key.
 
 use std::{
     collections::BTreeMap,

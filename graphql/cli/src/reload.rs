@@ -1,8 +1,5 @@
-//! Reloads the configuration of a running server or worker.
-//!
-//! A reload changes toolsets, contexts, tokens, limits on calls, the log level and the certificate.
-//! Every other changed setting is named, because it needs a restart. A configuration with a mistake
-//! changes nothing.
+//! Reloads the configuration of a running server or worker. A configuration with a mistake changes
+//! nothing.
 
 use std::collections::BTreeSet;
 
@@ -108,9 +105,8 @@ impl Reloader {
         }
     }
 
-    /// Refuses a configuration that has lost its last token, such as a half-written file, unless an
-    /// issuer identifies callers. Everyone on this machine, and everyone behind a proxy on it,
-    /// would have all rights.
+    /// Refuses a configuration that has lost its last token, such as a half-written file, because
+    /// every caller on this machine would then have all rights.
     fn check_tokens(&self, next: &[Token]) -> Result<(), ConfigError> {
         let needs_tokens = self.access.as_ref().is_some_and(Access::requires_token)
             && self.config.http_server.value.oidc.is_none();

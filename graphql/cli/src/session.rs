@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 const DRAIN_NOTICE_DELAY: Duration = Duration::from_millis(100);
 const READER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of polls without a reader after which this process drives the execution itself.
+/// Number of polls without a reader after which the inbox of an execution counts as unread.
 const READER_POLLS: usize = 30;
 
 pub(crate) struct Session<'a> {
@@ -181,9 +181,8 @@ impl<'a> Session<'a> {
         Ok(live.iter().any(|worker| Some(*worker) != worker_id))
     }
 
-    /// Returns `false` if an unfinished execution without a live owner still has commands in its
-    /// inbox after a few seconds, or if no worker lives that could read them. Otherwise returns
-    /// `true`.
+    /// Returns `false` if no worker will read the commands in the inbox of the execution. Waits a
+    /// few seconds for a worker to read them.
     pub(crate) async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         let Some(engine) = self.engine() else { return Ok(true) };
         for _ in 0..READER_POLLS {
@@ -198,8 +197,8 @@ impl<'a> Session<'a> {
         Ok(false)
     }
 
-    /// Stops the worker of this process after a signal. If the worker has to wait for calls, tells
-    /// the user. Returns `false` if there is no worker, or if another Ctrl-C ended the wait.
+    /// Stops the worker of this process after a signal, and tells the user if it has to wait for
+    /// calls. Returns `false` if there is no worker, or if another Ctrl-C ended the wait.
     pub(crate) async fn drain(&self) -> bool {
         let Some(local) = self.local.as_ref().filter(|local| local.worker_handle().is_some())
         else {
@@ -230,9 +229,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits until running calls have ended, at most for the time in `limits.drain_ms`, and closes
-    /// everything. Ctrl-C ends the wait. SIGTERM and SIGHUP do not, because a closed terminal sends
-    /// several of them.
+    /// Waits for running calls, at most for the time in `limits.drain_ms`, and closes everything.
+    /// SIGTERM and SIGHUP do not end the wait, because a closed terminal sends several of them.
     pub(crate) async fn close(self) {
         if let Some(local) = self.local {
             tokio::select! {

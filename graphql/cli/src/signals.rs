@@ -29,10 +29,8 @@ pub(crate) fn await_end_signal() -> io::Result<impl Future<Output = ()> + Send> 
     Ok(async move { signals.dispatch().await })
 }
 
-/// Receives Ctrl-C, SIGTERM and SIGHUP. As soon as this value exists, the signals no longer end the
-/// process.
-///
-/// If the process was started with SIGHUP ignored, as `nohup` does, SIGHUP stays ignored.
+/// Receives Ctrl-C, SIGTERM and SIGHUP. If the process was started with SIGHUP ignored, as `nohup`
+/// does, SIGHUP stays ignored.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     signals: Mutex<Vec<Signal>>,
@@ -93,11 +91,8 @@ pub(crate) enum ServiceSignal {
     Reload,
 }
 
-/// Receives the signals of a server or a worker. Ctrl-C and SIGTERM end it.
-///
-/// SIGHUP has two meanings. If the terminal of the process was closed, it ends the process.
-/// Otherwise somebody sent it on purpose, and it reloads the configuration. A process that never
-/// had a terminal, such as a service, can only mean the second one.
+/// Receives the signals of a server or a worker. SIGHUP ends the process if its terminal was
+/// closed, and otherwise reloads the configuration.
 #[derive(Debug)]
 pub(crate) struct ServiceSignals {
     interrupt: Signal,

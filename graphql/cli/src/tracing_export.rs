@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use otlp::{OtlpSink, Settings};
+use otlp::{Machine, OtlpSink, Settings};
 use shared::trace::{OpenSpan, Scope, SpanContext, SpanKind, SpanSink, with_scope};
 use tokio::runtime::Handle;
 
@@ -15,13 +15,17 @@ pub(crate) struct TraceExport {
 impl TraceExport {
     /// Starts the export if the variables `OTEL_…` ask for it. Only warns of a variable with a
     /// wrong value, because such variables are often set for all programs of a machine.
-    pub(crate) fn start(environment: &Environment) -> Self {
+    ///
+    /// `node` is the name of this node in the spans.
+    pub(crate) fn start(environment: &Environment, node: &str) -> Self {
         let parent = variable("TRACEPARENT");
         let state = variable("TRACESTATE");
         let caller = parent.and_then(|parent| SpanContext::parse(&parent, state.as_deref()));
-        let node = environment.node_name();
+        let host = environment.host_name();
         let started = Settings::read(variable).and_then(|settings| {
-            let start = |settings| OtlpSink::start(settings, &node, Handle::current());
+            let start = |settings| {
+                OtlpSink::start(settings, Machine { host: &host, node }, Handle::current())
+            };
             settings.map(start).transpose()
         });
         let sink = started.unwrap_or_else(|why| {
@@ -35,10 +39,8 @@ impl TraceExport {
         self.sink.clone().map(|sink| sink as _)
     }
 
-    /// Runs a command. Sends the last spans at the end of the command.
-    ///
-    /// `name` is the name of the command's own span. `None` means no span, such as for a server,
-    /// whose requests have spans.
+    /// Runs a command, and then sends the last spans. `name` is the name of the command's own span.
+    /// A server has none, because its requests have spans.
     pub(crate) async fn run_command<T>(
         self,
         name: Option<&str>,

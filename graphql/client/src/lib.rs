@@ -57,6 +57,27 @@ impl Client {
         self.query("execution", &[("executionId: ID!", json!(id))], fields).await
     }
 
+    /// Queries a field of an execution that has arguments of its own.
+    pub async fn query_in_execution<T: DeserializeOwned>(
+        &self,
+        id: impl Serialize,
+        field: &str,
+        arguments: &[Argument<'_>],
+        fields: &str,
+    ) -> Result<T, Failure> {
+        let id = json!(id);
+        let all = [&[("executionId: ID!", id.clone())], arguments].concat();
+        let text = format!(
+            "query({}) {{ execution(executionId: $executionId) {{ {} }} }}",
+            declare_variables(&all),
+            write_field(field, arguments, fields)
+        );
+        match self.execute_field(&text, make_variables(&all)).await? {
+            Value::Null => Err(Failure::not_found("execution", id.as_str().unwrap_or_default())),
+            execution => read_answer(take_only_field(execution)),
+        }
+    }
+
     pub async fn mutate<T: DeserializeOwned>(
         &self,
         field: &str,
@@ -125,16 +146,25 @@ pub fn read_answer<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
 }
 
 fn write_operation(kind: &str, field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
+    let written = write_field(field, arguments, fields);
+    if arguments.is_empty() {
+        return format!("{kind} {{ {written} }}");
+    }
+    format!("{kind}({}) {{ {written} }}", declare_variables(arguments))
+}
+
+fn declare_variables(arguments: &[Argument<'_>]) -> String {
+    let declared = arguments.iter().map(|(declaration, _)| format!("${declaration}"));
+    declared.collect::<Vec<_>>().join(", ")
+}
+
+fn write_field(field: &str, arguments: &[Argument<'_>], fields: &str) -> String {
     let selected = if fields.is_empty() { String::new() } else { format!(" {{ {fields} }}") };
     if arguments.is_empty() {
-        return format!("{kind} {{ {field}{selected} }}");
+        return format!("{field}{selected}");
     }
-    let declared: Vec<String> =
-        arguments.iter().map(|(declaration, _)| format!("${declaration}")).collect();
-    let given: Vec<String> =
-        argument_names(arguments).map(|name| format!("{name}: ${name}")).collect();
-    let (declared, given) = (declared.join(", "), given.join(", "));
-    format!("{kind}({declared}) {{ {field}({given}){selected} }}")
+    let given = argument_names(arguments).map(|name| format!("{name}: ${name}"));
+    format!("{field}({}){selected}", given.collect::<Vec<_>>().join(", "))
 }
 
 fn make_variables(arguments: &[Argument<'_>]) -> Value {

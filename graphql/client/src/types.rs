@@ -1,11 +1,12 @@
-//! Objects of the API as commands read them, each with the selection of its fields.
-//!
-//! `FIELDS` selects every field of an object, because `--json` prints all of them. The struct has
-//! only the fields that views use. A test compares `FIELDS` and the struct with the schema.
+//! Objects of the API as commands read them, each with the selection of its fields. `FIELDS`
+//! selects every field, because `--json` prints all of them, but the struct has only the fields
+//! that views use.
 
+mod counts;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod workers;
 
 use std::{
     collections::BTreeMap,
@@ -19,9 +20,13 @@ use shared::{
     clock::Timestamp, diagnostic::Diagnostic, execution::ExecutionState, id::ExecutionId,
 };
 
-pub use self::tools::{
-    NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange, ToolUsage,
-    Toolkit, ToolkitEdge,
+pub use self::{
+    counts::ExecutionCount,
+    tools::{
+        NamedElement, Tool, ToolCollision, ToolMatch, ToolResult, ToolSet, ToolSetChange,
+        ToolUsage, Toolkit, ToolkitEdge,
+    },
+    workers::Worker,
 };
 use crate::view::plain;
 
@@ -99,6 +104,7 @@ pub struct ExecutionStatus {
     pub parent_execution_id: Option<Text>,
     pub parent_step_id: Option<Text>,
     pub retry_of: Option<Text>,
+    pub forked_from: Option<Text>,
     pub next: Option<NextExecution>,
     pub replanning: Option<Replanning>,
     pub findings: Vec<Finding>,
@@ -113,17 +119,19 @@ pub struct ExecutionStatus {
     /// Empty unless the field was selected by [`Self::SUMMARY_FIELDS`], the only selection that
     /// contains it.
     pub retries: Vec<RetriedExecution>,
+    /// Empty, as `retries`, unless [`Self::SUMMARY_FIELDS`] selected the field.
+    pub forks: Vec<RetriedExecution>,
 }
 
 impl ExecutionStatus {
-    pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
+    pub const VALUES: &str = "id executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
-        parentStepId parentIndex retryOf total successful failed skipped cancelled outputs";
+        parentStepId parentIndex retryOf forkedFrom total successful failed skipped cancelled outputs";
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
         finishedAt total successful failed skipped cancelled outputs plan { tools { stepId \
         toolName dependsOn retry onError } } executionResults { errors { stepId toolName index \
         code message attempt retryable } } steps { stepId state resolvedParameters items { index \
-        resolvedParameters } } retries { executionId state } findings { code severity kind stepId \
+        resolvedParameters } } retries { executionId state } forks { executionId state } findings { code severity kind stepId \
         index message remedies { label command isDangerous } }";
 
     pub fn fields() -> String {
@@ -224,7 +232,7 @@ pub struct StepStatus {
 impl StepStatus {
     fn fields() -> String {
         let part = format!(
-            "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
+            "id stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
              resolvedParameters output error {{ {} }} warnings reused settled settledOutput \
              settledComment skipReason waitsFor until \
              progress {{ progress total message }} childExecutionId",
@@ -358,7 +366,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
+    pub const VALUES: &str = "id planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
     pub const VIEW_FIELDS: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
@@ -433,7 +441,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub const VALUES: &str = "requestId query createdAt labels";
+    pub const VALUES: &str = "id requestId query createdAt labels";
 
     pub fn fields(last: i32) -> String {
         format!(
@@ -541,6 +549,35 @@ pub struct RepeatedCall {
 impl RepeatedCall {
     pub const FIELDS: &str =
         "stepId toolName calls outcomeUnknown remedies { label command isDangerous }";
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkPreview {
+    pub kept_steps: Vec<Text>,
+    pub once_calls: Vec<OnceCall>,
+}
+
+impl ForkPreview {
+    pub fn fields() -> String {
+        format!("keptSteps onceCalls {{ {} }}", OnceCall::FIELDS)
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OnceCall {
+    pub step_id: Text,
+    pub tool_name: Text,
+    pub calls: Option<u64>,
+    pub repeated: bool,
+    pub outcome_unknown: bool,
+    pub remedies: Vec<Remedy>,
+}
+
+impl OnceCall {
+    pub const FIELDS: &str = "stepId toolName calls repeated outcomeUnknown remedies { label command \
+        isDangerous }";
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -1,8 +1,5 @@
-//! Watches an execution and its children until it is finished or needs a person.
-//!
-//! The caller reads one [`Update`] after another, and loads the [phase](Watcher::load_phase) of the
-//! execution after each. The caller can wait for other futures at the same time, because
-//! [`Watcher::next`] loses no event if its future is dropped.
+//! Watches an execution and its children until it is finished or needs a person. [`Watcher::next`]
+//! loses no event if its future is dropped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +15,8 @@ use crate::{
     view::news::News,
 };
 
-/// Number of reconnects without a new event after which the server counts as unavailable.
+/// Number of reconnects without a new event of the watched execution after which the server counts
+/// as unavailable. Events of children do not count.
 const MAX_RECONNECTS: usize = 5;
 const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,8 +28,32 @@ pub struct Watcher<'a> {
     tree: EventTree,
     connection: Connection,
     poll_timer: Interval,
-    reconnect_count: usize,
+    reconnects: Reconnects,
+}
+
+struct Reconnects {
+    left: usize,
     seq_at_loss: u64,
+}
+
+impl Reconnects {
+    fn new() -> Self {
+        Self { left: MAX_RECONNECTS, seq_at_loss: 0 }
+    }
+
+    fn renew_after_events(&mut self, seq: u64) {
+        if seq > self.seq_at_loss {
+            self.left = MAX_RECONNECTS;
+        }
+        self.seq_at_loss = seq;
+    }
+
+    /// Uses one reconnect. Returns `false` if none is left.
+    fn use_one(&mut self) -> bool {
+        let left = self.left.checked_sub(1);
+        self.left = left.unwrap_or_default();
+        left.is_some()
+    }
 }
 
 enum Connection {
@@ -70,17 +92,7 @@ impl<'a> Watcher<'a> {
         let connection = Connection::Open(tree.subscribe(client));
         let mut poll_timer = time::interval(STATE_POLL_INTERVAL);
         poll_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (reconnects, seq_at_loss) = (MAX_RECONNECTS, 0);
-        Self {
-            client,
-            store,
-            id,
-            tree,
-            connection,
-            poll_timer,
-            reconnect_count: reconnects,
-            seq_at_loss,
-        }
+        Self { client, store, id, tree, connection, poll_timer, reconnects: Reconnects::new() }
     }
 
     pub fn tree(&self) -> &EventTree {
@@ -114,20 +126,15 @@ impl<'a> Watcher<'a> {
     /// Subscribes again after a failure. Returns the failure if it is final, or after too many
     /// reconnects without an event.
     pub fn reconnect_after(&mut self, failure: Failure) -> Result<(), Failure> {
-        if failure.code != "SERVER_UNAVAILABLE" || self.reconnect_count == 0 {
+        if failure.code != "SERVER_UNAVAILABLE" {
             return Err(failure);
         }
-        self.reconnect_count -= 1;
         self.lose_connection();
-        Ok(())
+        if self.reconnects.use_one() { Ok(()) } else { Err(failure) }
     }
 
     fn lose_connection(&mut self) {
-        let seq = self.tree.root().seq;
-        if seq > self.seq_at_loss {
-            self.reconnect_count = MAX_RECONNECTS;
-        }
-        self.seq_at_loss = seq;
+        self.reconnects.renew_after_events(self.tree.root().seq);
         self.connection = Connection::Lost { retry_at: Instant::now() + RECONNECT_DELAY };
     }
 
@@ -139,8 +146,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Returns the phase of the execution after the updates so far. `has_reader` returns whether a
-    /// worker will read the inbox of an execution. An answer in an inbox that no worker reads
-    /// counts as missing.
+    /// worker will read the inbox of an execution.
     pub async fn load_phase(
         &mut self,
         has_reader: impl AsyncFn(ExecutionId) -> Result<bool, Failure>,
@@ -155,9 +161,8 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// Returns `true` if all steps that wait for a person still do, and no inbox of their executions
-/// contains a command that has a reader. The append that records an answer also removes it from the
-/// inbox, so this function reads the inbox before the state.
+/// The append that records an answer also removes it from the inbox, so this function reads the
+/// inbox before the state.
 async fn is_unanswered(
     client: &Client,
     store: Option<&Arc<dyn Store>>,
@@ -193,5 +198,22 @@ async fn load_position(client: &Client, id: &str) -> Result<Option<ExecutionPosi
 impl ExecutionPosition {
     fn waits_for_person(&self) -> bool {
         self.state == ExecutionState::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_after_the_last_reconnect_allow_more_reconnects() {
+        let mut reconnects = Reconnects::new();
+        let use_all = |reconnects: &mut Reconnects| (0..9).filter(|_| reconnects.use_one()).count();
+        reconnects.renew_after_events(3);
+        assert_eq!(use_all(&mut reconnects), MAX_RECONNECTS);
+        reconnects.renew_after_events(3);
+        assert_eq!(use_all(&mut reconnects), 0);
+        reconnects.renew_after_events(4);
+        assert_eq!(use_all(&mut reconnects), MAX_RECONNECTS);
     }
 }

@@ -1,9 +1,4 @@
-//! Access tokens: their roles, tool patterns and limits.
-//!
-//! Faber stores only the digest of a token. A caller that sends a token gets the [`Grant`] of this
-//! token. Code inside this process gets a grant without restrictions, and so do callers on this
-//! machine if the configuration has no tokens. The server identifies callers through [`Access`].
-//! The schema checks roles by the grant, and the engine checks tools.
+//! Access tokens: their roles, tool patterns and limits. Faber stores only the digest of a token.
 
 mod alerts;
 mod bucket;
@@ -52,7 +47,7 @@ struct AccessState {
     holders: RwLock<Holders>,
     alerts: Arc<Alerts>,
     identities: OnceLock<Identities>,
-    /// Callers of agents whose tokens this process does not know.
+    /// Grants of agents' callers whose tokens this process does not know.
     agents: Identities,
 }
 
@@ -132,12 +127,9 @@ impl Access {
         self.find_holder(token).or_else(|| self.0.identities.get()?.find(token))
     }
 
-    /// Returns the grant toward whose limits the calls of an agent count. Its caller has perhaps
-    /// disconnected. `limits` are those that the caller had when it started the agent.
-    ///
-    /// These limits apply even if this process does not know the caller: because the configuration
-    /// has lost its token, or because an issuer identified it to another process. A token of the
-    /// configuration has its present limits.
+    /// Returns the grant toward whose limits the calls of an agent count. `limits` are those that
+    /// the caller had when it started the agent, and apply if this process does not know the
+    /// caller.
     pub fn find_agent_grant(&self, reach: &ToolReach, limits: Limits) -> Option<Grant> {
         let name = reach.token.as_deref()?;
         if let Some(grant) = self.find_holder(name) {

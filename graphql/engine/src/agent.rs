@@ -1,10 +1,5 @@
-//! Agents: a model calls tools in turns until it can answer.
-//!
-//! An agent is a plan ([`plan`]) that contains each turn as steps. One step asks the model
-//! ([`turn`]). The next steps make the requested calls, one step for each effect
-//! ([`toolbox::dispatch`]). The next turn gets all earlier turns and results ([`history`]). So the
-//! log records each turn, the calls of a turn run in parallel, and a crash needs no special
-//! recovery.
+//! Agents: a model calls tools in turns until it can answer. An agent is a plan that contains each
+//! turn as steps, so a crash needs no special recovery.
 
 mod history;
 mod plan;
@@ -43,8 +38,8 @@ const ANSWER_TOOL: &str = "faber_agent.answer";
 pub(crate) struct AgentContext {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) toolbox: WeakToolbox,
-    /// Access tokens. The calls of an agent count toward the limits of its caller's token. Only
-    /// `faber serve` sets this field.
+    /// Access tokens, toward whose limits the calls of agents count. Only `faber serve` sets this
+    /// field.
     pub(crate) server_access: Arc<OnceLock<Access>>,
     /// Counts the calls of agents in a process without access tokens, such as `faber worker`.
     pub(crate) own_access: Access,

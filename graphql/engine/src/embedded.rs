@@ -1,7 +1,4 @@
 //! Faber as a library: a store, the program's own toolsets, and a worker that drives executions.
-//!
-//! `examples/embed.rs` is a complete program. [`Embedded::engine`] returns the engine with all
-//! operations of the server.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 

@@ -3,6 +3,7 @@ pub(super) mod audit;
 pub(super) mod bulk_control;
 mod dry_run;
 pub(super) mod findings;
+pub(super) mod forks;
 pub(super) mod pruning;
 pub(super) mod reader;
 pub(super) mod repeated_calls;
@@ -254,8 +255,9 @@ impl Executions {
         }
     }
 
-    /// Starts an execution. If an execution with the same key and subject exists, returns its id
-    /// instead.
+    /// Starts an execution, or returns the id of the execution that was started with the same
+    /// idempotency key before. Fails with a conflict if that execution has another `subject` (its
+    /// plan or query) or other options.
     async fn find_or_start(
         &self,
         plan: &Arc<Plan>,
@@ -299,8 +301,8 @@ impl Executions {
         self.start_retry(finished.plan(), created).await
     }
 
-    /// Returns the first event of a retry. It includes calls of child executions whose outcome is
-    /// unknown or that a person settled.
+    /// Returns the first event of a retry. It includes calls of child executions if their outcome
+    /// is unknown or a person settled them.
     async fn create_retry(
         &self,
         finished: &Execution,
@@ -416,8 +418,7 @@ impl Executions {
     }
 
     /// Returns one finding about a call with an unknown outcome for each child that failed because
-    /// of such a call. Prefers a call that no person has settled. Reads at most `children_left`
-    /// children.
+    /// of such a call. Reads at most `children_left` children.
     async fn find_unknown_child_calls(
         &self,
         execution: &Execution,

@@ -43,6 +43,7 @@ pub use self::{
             Finding, FindingKind, MAX_FINDINGS, Remedy, find_cause_line, find_planning_findings,
             quote_for_shell, valid_warnings,
         },
+        forks::{Change, ForkOrder, ForkPreview, OnceCall, StepChange},
         pruning::{prune, prune_batch, time_before},
         reader::{EventBudget, ExecutionReader},
         repeated_calls::RepeatedCall,
@@ -65,7 +66,7 @@ pub use self::{
     tools::{
         Tools,
         calls::CallReport,
-        history::DirectCall,
+        history::{CallListing, DirectCall},
         inventory::{Inventory, MissingTool},
     },
 };
@@ -164,7 +165,7 @@ impl Engine {
         self.with_plans(|plans| plans.guard = guard)
     }
 
-    /// Returns the engine with a model. It plans by default, repairs each plan up to `repairs`
+    /// Returns the engine with a model, which plans by default, repairs each plan up to `repairs`
     /// times, and drives agents.
     pub fn with_model(self, settings: &Settings, repairs: u32) -> Result<Self, ModelError> {
         let planners = self.plans.planners.clone();

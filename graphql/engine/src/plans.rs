@@ -1,3 +1,4 @@
+pub(super) mod changed_plan;
 pub(super) mod drafts;
 pub(super) mod export;
 pub(super) mod guard;
@@ -50,8 +51,8 @@ const MAX_ID_ATTEMPTS: usize = 8;
 /// Maximum number of attempts to store a new version of a plan. An attempt fails if another caller
 /// stores a version at the same time.
 const MAX_VERSION_ATTEMPTS: usize = 64;
-/// Maximum number of bytes of a query that is derived from a draft, and of the stored beginning of
-/// a query that is too long.
+/// Approximate maximum number of bytes of a query that is derived from a draft, and of the stored
+/// beginning of a query that is too long.
 const MAX_SHORT_QUERY_BYTES: usize = 200;
 const MAX_PLANNER_TOOLS: usize = 1_000;
 /// Lifetime of a draft in the plan cache. A draft usually becomes invalid much sooner, when the
@@ -463,9 +464,8 @@ impl Plans {
         self.allowed_tools(&self.library.list_with_sub_plans(plan).await?).map(drop)
     }
 
-    /// Returns the tools of plans. Fails if the caller is not allowed to use one of them, or if an
-    /// agent in a plan is allowed other tools than the caller. An agent decides only later which
-    /// tools it calls.
+    /// Returns the tools of plans. An agent decides only later which tools it calls, so the caller
+    /// must be allowed to use all tools that the agent may call.
     fn allowed_tools(&self, plans: &[Arc<Plan>]) -> Result<BTreeSet<ToolName>, EngineError> {
         let grant = &self.tools.grant;
         for reach in plans.iter().flat_map(|plan| agent::list_reaches(plan)) {

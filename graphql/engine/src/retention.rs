@@ -79,7 +79,7 @@ impl Retention {
         pruned
     }
 
-    /// Removes old audit entries in parts. This is not recorded in the audit log, because the log
+    /// Removes old audit entries in parts. The audit log does not record the removal, because it
     /// would get an entry at each interval.
     async fn prune_audit(
         &self,
@@ -246,7 +246,7 @@ mod tests {
             () = retention.prune_forever(Arc::clone(&store), Arc::new(OneDayLater), policy) => (),
             () = done => (),
         }
-        let page = Page { first: 10, after: None };
+        let page = Page::first_items(10);
         let left = store.list_audit_entries(&all, &page).await.unwrap().items;
         let left: Vec<AuditEntry> = left.into_iter().map(|(_, entry)| entry).collect();
         let pruned = left.iter().find(|entry| entry.id != young.id).unwrap();

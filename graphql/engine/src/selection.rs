@@ -173,8 +173,8 @@ impl Selection {
         Candidates::new(catalog, &tools, &selected.unwrap_or_default(), by, max_tools)
     }
 
-    /// Returns the tools that usually follow a tool. Leaves out tools that the caller is not
-    /// allowed to use.
+    /// Returns the likeliest followers of a tool, likeliest first. Leaves out tools that the caller
+    /// is not allowed to use.
     pub async fn followers(
         &self,
         tool: &NodeName,

@@ -31,9 +31,8 @@ pub async fn open_encrypted_store(url: &str, keys: Keyring) -> Result<Arc<dyn St
     protect(open_restored_store(url).await?, Some(keys)).await
 }
 
-/// Opens a store to copy values from it or into it. Encrypted values stay as they are. Other values
-/// are encrypted if there are keys. Also opens a store into which a restore is
-/// incomplete.
+/// Opens a store to copy values from it or into it, even if a restore into it is incomplete.
+/// Encrypted values stay as they are. Other values are encrypted if there are keys.
 ///
 /// # Errors
 ///
@@ -45,8 +44,8 @@ pub async fn open_store_for_copies(
     protect_copies(open_any_store(url).await?, keys).await
 }
 
-/// Encrypts all values of a store with the active key that are clear or have another key. Returns
-/// the store as it is, without decryption, and the report.
+/// Encrypts with the active key all values of a store that are clear or have another key. Returns
+/// the store without decryption.
 ///
 /// # Errors
 ///

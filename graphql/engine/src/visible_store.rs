@@ -1,11 +1,5 @@
-//! A store in front of the store, which shows only what belongs to one token.
-//!
-//! The engine of a caller whose token has `see: own` reads through it, so no function of the engine
-//! and no resolver can forget the check. Foreign objects look as if they did not exist. Writes pass
-//! unchanged, because the engine writes only what belongs to the caller, or to an object that it
-//! read before.
-//!
-//! Control and workers use the store behind it, because they also serve other tokens.
+//! A store in front of the store, which hides the objects of other tokens. The engine of a caller
+//! reads through it, so no function of the engine and no resolver can forget the check.
 
 mod documents;
 mod records;
@@ -116,7 +110,7 @@ impl VisibleStore {
 
     async fn has_executed(&self, plan: PlanId) -> Result<bool, StoreError> {
         let filter = ExecutionFilter { plan: Some(plan), ..ExecutionFilter::default() };
-        let page = Page { first: 1, after: None };
+        let page = Page::first_items(1);
         let found = self.inner.list_heads(&self.own_executions(&filter), &page).await?;
         Ok(!found.items.is_empty())
     }
@@ -188,8 +182,8 @@ impl Log for VisibleStore {
         self.inner.remove_worker(worker).await
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.inner.list_workers(now).await
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.inner.list_leases(now).await
     }
 }
 

@@ -155,7 +155,7 @@ const MAX_SCALAR_BYTES: usize = 32;
 const MAX_CHAR_BYTES: usize = 6;
 
 /// Cuts a large document and sets `cut` in it. Each field gets an equal share of the bytes, and the
-/// document still fits its schema. Returns `true` if the document was too large.
+/// document still fits its schema. Also returns whether the document was too large.
 pub(crate) fn fit_document(mut document: Value) -> (Value, bool) {
     if written_size(&document) <= MAX_DOCUMENT_BYTES {
         return (document, false);

@@ -1,7 +1,5 @@
-//! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`.
-//!
-//! Its tools are operations of the API. They use the same [`Client`] as the commands, so the same
-//! roles, tool patterns and limits apply.
+//! Faber as an MCP server: over standard input and output, and at `/mcp` of `faber serve`. Its
+//! tools are operations of the API, so the same roles, tool patterns and limits apply.
 
 mod answer;
 mod answer_size;
@@ -104,8 +102,8 @@ async fn serve_pipes(
     }
 }
 
-/// Returns the routes of `/mcp` for `faber serve`. The server's own worker drives executions.
-/// Requests belong to no session, so any node can answer any request.
+/// Returns the routes of `/mcp` for `faber serve`. Requests belong to no session, so any node can
+/// answer any request.
 pub fn build_routes(
     client: Client,
     store: Arc<dyn Store>,

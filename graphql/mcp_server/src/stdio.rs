@@ -1,7 +1,5 @@
-//! JSON-RPC messages as lines over standard input and output.
-//!
-//! rmcp's own transport ignores an unreadable line, so the sender of the line waits forever. This
-//! transport answers with an error.
+//! JSON-RPC messages as lines over standard input and output. rmcp's own transport ignores an
+//! unreadable line, so the sender of the line would wait forever.
 
 use std::io;
 

@@ -1,7 +1,6 @@
-//! The sign-in on the page: the authorization code flow of OpenID Connect with PKCE (RFC 7636).
-//!
-//! The server keeps no state between the start and the end. The browser keeps it in a sealed cookie,
-//! so that a client that starts many sign-ins cannot fill the memory.
+//! The sign-in on the page: the authorization code flow of OpenID Connect with PKCE (RFC 7636). The
+//! browser keeps the state in a sealed cookie, so that a client that starts many sign-ins cannot
+//! fill the memory.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +96,9 @@ impl SignIn {
         let client = self.client()?;
         let login = self.open_login(answer, cookie)?;
         let code = answer.get("code").ok_or_else(|| failed("the issuer sent no code"))?;
-        self.exchanges.count_exchange(Instant::now())?;
+        if !self.exchanges.count_exchange(Instant::now()) {
+            return Err(SignInError::Busy);
+        }
         let state = self.provider.state().await.map_err(SignInError::Unavailable)?;
         let form = [
             ("grant_type", "authorization_code"),

@@ -1,7 +1,5 @@
-//! The limit of requests to the token endpoint.
-//!
-//! Everyone can start a sign-in and send invented codes afterwards. Each code causes a request with
-//! the secret of Faber. Too many such requests could make the issuer refuse Faber's own requests.
+//! The limit of requests to the token endpoint. Too many invented codes could make the issuer
+//! refuse Faber's own requests.
 
 use std::{
     collections::VecDeque,
@@ -10,8 +8,6 @@ use std::{
 };
 
 use tokio::time::Instant;
-
-use crate::sign_in::SignInError;
 
 /// Maximum number of requests that begin within [`PERIOD`].
 pub(crate) const MAX_EXCHANGES: usize = 16;
@@ -22,14 +18,14 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct ExchangeLimit(Mutex<VecDeque<Instant>>);
 
 impl ExchangeLimit {
-    /// Counts a request that begins now. Fails if it exceeds the limit.
-    pub(crate) fn count_exchange(&self, now: Instant) -> Result<(), SignInError> {
+    /// Counts a request that begins now. Returns `false` if it would exceed the limit.
+    pub(crate) fn count_exchange(&self, now: Instant) -> bool {
         let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         begun.retain(|at| now.saturating_duration_since(*at) < PERIOD);
         if begun.len() >= MAX_EXCHANGES {
-            return Err(SignInError::Busy);
+            return false;
         }
         begun.push_back(now);
-        Ok(())
+        true
     }
 }

@@ -1,9 +1,5 @@
-//! Sign-in through an OpenID provider.
-//!
-//! A caller shows a signed access token of the provider, or the cookie of a session on the page. Both
-//! lead to claims, and the first rule that matches a claim gives the caller its rights. The crate
-//! checks tokens, runs the code flow and seals cookies. The server has the routes and the protection
-//! against other sites.
+//! Sign-in through an OpenID provider. A signed access token or the cookie of a session leads to
+//! claims, and the first rule that matches a claim gives the caller its rights.
 
 mod claims;
 mod code_flow;

@@ -136,8 +136,8 @@ impl Provider {
     }
 
     /// Fetches metadata and keys, unless another task has fetched them after `seen`, or the last
-    /// attempt is too recent. If the fetch fails, the old keys stay valid, because an unavailable
-    /// provider must not lock out its users.
+    /// attempt is too recent. If the fetch fails, the old keys stay valid, so that users can still
+    /// sign in.
     async fn fetch_after(
         self: &Arc<Self>,
         seen: Option<&ProviderState>,

@@ -100,7 +100,7 @@ fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), String> 
     Ok(())
 }
 
-/// Reads a time in seconds since 1970. Rounds fractions down.
+/// Reads a time in seconds since 1970. Drops fractions.
 pub(crate) fn read_time(claims: &Claims, name: &str) -> Result<Option<i64>, String> {
     let wrong = || format!("its time `{name}` is not a number of seconds");
     match claims.0.get(name) {

@@ -1,8 +1,5 @@
-//! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf.
-//!
-//! Spans are exported only if the standard variables `OTEL_…` ask for it. The engine makes a span
-//! when the operation has ended, so this crate uses the SDK's queue and exporter, and not its
-//! tracer.
+//! Exports spans to an `OpenTelemetry` collector, by OTLP over HTTP with protobuf, if the standard
+//! variables `OTEL_…` ask for it.
 
 mod client;
 mod convert;
@@ -25,6 +22,14 @@ use self::{client::RuntimeClient, convert::to_span_data};
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 const SERVICE_NAME: &str = "service.name";
 
+/// The names of this process's machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    pub host: &'a str,
+    /// The configured name of the node. Several nodes of one machine have different names.
+    pub node: &'a str,
+}
+
 #[derive(Debug)]
 pub struct OtlpSink {
     processor: BatchSpanProcessor,
@@ -33,17 +38,21 @@ pub struct OtlpSink {
 }
 
 impl OtlpSink {
-    /// Starts the export. `node` names this machine in the spans.
+    /// Starts the export. The spans have the names of `machine`.
     ///
     /// # Errors
     ///
     /// If a variable has a value that the exporter does not understand.
-    pub fn start(settings: Settings, node: &str, runtime: Handle) -> Result<Arc<Self>, String> {
+    pub fn start(
+        settings: Settings,
+        machine: Machine<'_>,
+        runtime: Handle,
+    ) -> Result<Arc<Self>, String> {
         let client = RuntimeClient::new(runtime, settings.timeout)?;
         let exporter = SpanExporter::builder().with_http().with_http_client(client).build();
         let exporter = exporter.map_err(|err| format!("cannot export spans: {err}"))?;
         let mut processor = BatchSpanProcessor::builder(exporter).build();
-        processor.set_resource(&describe_process(&settings, node));
+        processor.set_resource(&describe_process(&settings, machine));
         let scope =
             InstrumentationScope::builder("faber").with_version(env!("CARGO_PKG_VERSION")).build();
         Ok(Arc::new(Self { processor, settings, scope }))
@@ -73,10 +82,11 @@ impl SpanSink for OtlpSink {
 
 /// Describes this process. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` override the
 /// defaults.
-fn describe_process(settings: &Settings, node: &str) -> Resource {
+fn describe_process(settings: &Settings, machine: Machine<'_>) -> Resource {
     let builder = Resource::builder().with_attributes([
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-        KeyValue::new("host.name", node.to_owned()),
+        KeyValue::new("host.name", machine.host.to_owned()),
+        KeyValue::new("faber.node", machine.node.to_owned()),
     ]);
     let builder = if settings.names_service { builder } else { builder.with_service_name("faber") };
     builder.build()

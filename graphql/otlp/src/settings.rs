@@ -1,8 +1,4 @@
-//! The standard variables of `OpenTelemetry`.
-//!
-//! The exporter reads some variables itself: endpoint, headers and the size of batches. This module
-//! reads the variables that decide which spans are exported, the timeout and whether the service
-//! has a name. It rejects unknown exporters, protocols and samplers.
+//! The standard variables of `OpenTelemetry` that the exporter does not read itself.
 
 use std::{fmt, time::Duration};
 

@@ -16,6 +16,7 @@ use super::{
 
 /// Entry of the audit log: an action and the actor who did it. Entries never change.
 #[derive(Clone, Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct AuditEntry {
     /// Id of the entry, `audit_…`.
     id: ID,
@@ -24,7 +25,7 @@ pub(super) struct AuditEntry {
     /// Actor who did the action.
     actor: Actor,
     /// Name of the action, such as `execute`, `approve`, `save_plan` or `set_context`.
-    action: String,
+    pub(super) action: String,
     /// Id of the request, `req_…`. Null if the action is not about a request.
     request_id: Option<ID>,
     /// Id of the plan, `plan_…`. Null if the action is not about a plan.

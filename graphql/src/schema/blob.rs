@@ -17,7 +17,7 @@ impl Blob {
         ID(self.blob.id.to_string())
     }
 
-    /// MIME type, as the tool declares it.
+    /// MIME type, as the tool declares it. `application/octet-stream` if the tool declares none.
     async fn mime_type(&self) -> &str {
         &self.blob.mime_type
     }

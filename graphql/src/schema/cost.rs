@@ -1,9 +1,5 @@
-//! Computes the cost of an operation before it runs.
-//!
-//! A field costs one plus the cost of its selection, and a list multiplies the cost of its
-//! selection. Expensive fields are in [`EXPENSIVE_FIELDS`]. `__typename` and introspection cost as
-//! much as any other field. The cost of a fragment is computed once and added wherever it is
-//! spread, so that nested fragments cannot make the computation itself expensive.
+//! Computes the cost of an operation before it runs. The cost of a fragment is computed once, so
+//! that nested fragments cannot make the computation itself expensive.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +9,8 @@ use async_graphql::{
         parse_schema,
         types::{
             BaseType, DocumentOperations, ExecutableDocument, Field, FieldDefinition,
-            OperationDefinition, OperationType, Selection, SelectionSet, Type, TypeKind,
-            TypeSystemDefinition,
+            InputValueDefinition, OperationDefinition, OperationType, Selection, SelectionSet,
+            Type, TypeKind, TypeSystemDefinition,
         },
     },
 };
@@ -60,7 +56,13 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("PlanConnection.totalCount", 5),
     field_cost("ExecutionConnection.totalCount", 5),
     field_cost("AuditEntryConnection.totalCount", 5),
+    field_cost("SavedPlanConnection.totalCount", 50),
+    field_cost("ToolResultConnection.totalCount", 50),
     field_cost("Query.audit", 5),
+    field_cost("Query.toolHistoryConnection", 5),
+    field_cost("Query.node", 20),
+    // This field reads the executions of each worker.
+    field_cost("Query.workers", 50),
     field_cost("Query.blob", 1_000),
     field_cost("Query.exportPlan", 200),
     list_cost("Request.plans", 1, 3),
@@ -76,6 +78,10 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     // This field reads the 1000 newest executions of the plan.
     list_cost("Execution.retries", 1_000, 5),
     list_cost("Execution.repeatedCalls", 20, 5),
+    // This field reads the index of labels.
+    list_cost("Execution.forks", 5, 5),
+    // This field compiles the changed plan.
+    field_cost("Execution.forkPreview", 500),
     // This field reads child executions.
     list_cost("Execution.undoCalls", 20, 5),
     field_cost("Request.planningError", 10),
@@ -111,6 +117,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Query.toolFollowers", 20),
     // These fields call a model.
     field_cost("Mutation.createPlanWithRequestId", 5_000),
+    field_cost("Mutation.planQuery", 5_000),
     field_cost("Mutation.run", 5_000),
     field_cost("Mutation.runAgent", 5_000),
     field_cost("Mutation.replanExecution", 5_000),
@@ -121,6 +128,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Mutation.executeByRequestId", 200),
     field_cost("Mutation.runSavedPlan", 200),
     field_cost("Mutation.retryExecution", 200),
+    field_cost("Mutation.forkExecution", 500),
     field_cost("Mutation.callTool", 1_000),
     field_cost("Mutation.bulkControl", 5_000),
     field_cost("Mutation.prune", 5_000),
@@ -134,6 +142,7 @@ const EXPENSIVE_FIELDS: &[ExpensiveField] = &[
     field_cost("Mutation.settleStep", 20),
     field_cost("Mutation.signalExecution", 20),
     field_cost("Mutation.savePlan", 20),
+    field_cost("Mutation.storePlan", 20),
     field_cost("Mutation.removeSavedPlan", 20),
     field_cost("Mutation.removeTool", 20),
     field_cost("Mutation.removeToolSet", 20),
@@ -206,8 +215,10 @@ struct FieldCost {
     type_name: String,
     base_cost: usize,
     items: ItemCount,
-    /// Argument for the number of items, with its default.
-    count_argument: Option<(String, usize)>,
+    /// Arguments for the number of items, such as `first` and `last`.
+    count_arguments: Vec<String>,
+    /// Number of items if the document has none of these arguments.
+    default_count: usize,
 }
 
 /// Cost of an operation.
@@ -237,7 +248,8 @@ impl Costs {
                 type_name: type_name.to_owned(),
                 base_cost: 1,
                 items: ItemCount::Expected(1),
-                count_argument: None,
+                count_arguments: Vec::new(),
+                default_count: 1,
             };
             fields.insert(path.to_owned(), cost);
         }
@@ -278,27 +290,28 @@ impl Costs {
 impl FieldCost {
     fn from_definition(parent: &str, field: &FieldDefinition) -> Self {
         let (type_name, is_list) = unwrap_list_type(&field.ty.node);
-        let count = field.arguments.iter().find(|argument| {
+        let counts = field.arguments.iter().filter(|argument| {
             matches!(argument.node.name.node.as_str(), "first" | "last" | "limit")
         });
-        let count_argument = count.map(|argument| {
-            let default = argument.node.default_value.as_ref().map(|value| &value.node);
-            let default = default.and_then(|value| match value {
-                Value::Number(number) => number.as_u64(),
+        let counts: Vec<&InputValueDefinition> = counts.map(|argument| &argument.node).collect();
+        let default =
+            counts.iter().find_map(|argument| match &argument.default_value.as_ref()?.node {
+                Value::Number(number) => usize::try_from(number.as_u64()?).ok(),
                 _ => None,
             });
-            let default =
-                default.and_then(|n| usize::try_from(n).ok()).unwrap_or(DEFAULT_ITEM_COUNT);
-            (argument.node.name.node.to_string(), default)
-        });
+        let default_count =
+            if counts.is_empty() { 1 } else { default.unwrap_or(DEFAULT_ITEM_COUNT) };
+        let count_arguments: Vec<String> =
+            counts.iter().map(|argument| argument.name.node.to_string()).collect();
         // A list in a connection is not counted again, because the field that returns the
         // connection has counted its items.
         let is_list = is_list && !parent.ends_with("Connection");
-        let items = match &count_argument {
-            Some(_) => ItemCount::Requested,
-            None => ItemCount::Expected(if is_list { DEFAULT_ITEM_COUNT } else { 1 }),
+        let items = if count_arguments.is_empty() {
+            ItemCount::Expected(if is_list { DEFAULT_ITEM_COUNT } else { 1 })
+        } else {
+            ItemCount::Requested
         };
-        Self { type_name, base_cost: 1, items, count_argument }
+        Self { type_name, base_cost: 1, items, count_arguments, default_count }
     }
 }
 
@@ -396,18 +409,19 @@ impl<'a> CostComputation<'a> {
     }
 
     fn count_requested_items(&self, cost: &FieldCost, field: &Field) -> usize {
-        let Some((argument, default)) = &cost.count_argument else { return 1 };
-        let Some(given) = field.get_argument(argument) else { return *default };
-        let value = given.node.clone().into_const_with(|name| self.variable_value(&name).ok_or(()));
-        match value {
-            Err(()) => *default,
-            Ok(Value::Number(number)) => {
-                number.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1)
+        let requested = cost.count_arguments.iter().filter_map(|argument| {
+            let given = field.get_argument(argument)?;
+            let value = given.node.clone();
+            match value.into_const_with(|name| self.variable_value(&name).ok_or(())) {
+                Err(()) | Ok(Value::Null) => None,
+                Ok(Value::Number(number)) => {
+                    Some(number.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(1))
+                }
+                // Another invalid value counts once, because the field itself rejects it.
+                Ok(_) => Some(1),
             }
-            // A negative number or another invalid value counts once, because the field itself
-            // rejects it.
-            Ok(_) => 1,
-        }
+        });
+        requested.max().unwrap_or(cost.default_count)
     }
 
     fn variable_value(&self, name: &Name) -> Option<Value> {

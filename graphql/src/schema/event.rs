@@ -13,7 +13,9 @@ use shared::{
 
 use super::{
     actor::Actor,
+    event_detail::{DetailWriter, EventDetail},
     scalar::{DateTime, format_time, to_int},
+    text_enums::EventType,
 };
 
 pub(super) struct ExecutionEvent {
@@ -59,6 +61,11 @@ impl ExecutionEvent {
         self.recorded.event.kind()
     }
 
+    /// `type` as an enum.
+    async fn type_enum(&self) -> EventType {
+        EventType::of(&self.recorded.event)
+    }
+
     /// Id of the step. Null if the event is not about a step.
     async fn step_id(&self) -> Option<&str> {
         self.recorded.event.step().map(shared::id::StepId::as_str)
@@ -84,6 +91,19 @@ impl ExecutionEvent {
         }
         data
     }
+
+    /// Content of the event, with one type for each type of event.
+    async fn detail(
+        &self,
+        #[graphql(
+            desc = "Replaces each input, output, payload and set of parameters above this number \
+                    of bytes by `{\"$omitted\": bytes}`. Default: no limit."
+        )]
+        max_bytes: Option<i32>,
+    ) -> EventDetail {
+        let max_bytes = max_bytes.map(|maximum| usize::try_from(maximum).unwrap_or(0));
+        DetailWriter { max_bytes }.describe_event(&self.recorded.event)
+    }
 }
 
 /// Replaces large inputs, outputs, payloads and parameters by their size, so that a client that
@@ -101,7 +121,7 @@ fn omit_large_values(data: &mut Value, maximum: usize) {
     }
 }
 
-fn omit_if_large(value: &mut Value, maximum: usize) {
+pub(super) fn omit_if_large(value: &mut Value, maximum: usize) {
     let bytes = json::json_size(value);
     if bytes > maximum {
         *value = json!({ "$omitted": bytes });
@@ -192,6 +212,7 @@ fn created_details(created: &Created) -> Value {
         parent,
         retry_of,
         is_replan: _,
+        forked_from,
         reused,
         call_keys,
         settled,
@@ -220,6 +241,9 @@ fn created_details(created: &Created) -> Value {
         "startAt": options.start_at.map(format_time),
         "priority": options.priority,
     });
+    if let Some(origin) = forked_from {
+        data["forkedFrom"] = json!(origin);
+    }
     if !call_keys.is_empty() {
         data["callKeys"] = call_keys.iter().map(call_key_details).collect();
     }

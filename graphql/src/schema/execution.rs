@@ -16,6 +16,7 @@ use super::{
     error::{ApiError, invalid_argument},
     event::ExecutionEvent,
     finding::Finding,
+    fork::{ForkPreview, StepChangeInput, make_order, preview_fork},
     loaders::Loaders,
     plan::Plan,
     request::Request,
@@ -115,6 +116,11 @@ impl ApiExecution {
 /// One run of a plan. Its state is computed from its event log.
 #[Object(name = "Execution")]
 impl ApiExecution {
+    /// Same as `executionId`. Identifies the object in the whole API.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.0.id().to_string())
+    }
+
     /// Id of the execution, `exec_…`.
     async fn execution_id(&self) -> ID {
         ID(self.0.id().to_string())
@@ -268,6 +274,31 @@ impl ApiExecution {
             .map_err(ApiError::from)?;
         let executions = ctx.data::<Loaders>()?.executions(&retries).await?;
         Ok(executions.into_iter().map(Self).collect())
+    }
+
+    /// Id of the execution that this execution repeats with changes, `exec_…`. Set by
+    /// `forkExecution`.
+    async fn forked_from(&self) -> Option<ID> {
+        self.0.forked_from().map(|id| ID(id.to_string()))
+    }
+
+    /// Executions whose `forkedFrom` is this execution, oldest first. Only the 1000 newest are
+    /// listed.
+    async fn forks(&self, ctx: &Context<'_>) -> Result<Vec<Self>> {
+        let forks = ctx.data::<Engine>()?.executions.reader.forks(self.0.id()).await;
+        let executions = ctx.data::<Loaders>()?.executions(&forks.map_err(ApiError::from)?).await?;
+        Ok(executions.into_iter().map(Self).collect())
+    }
+
+    /// What a fork of this execution would do. Changes nothing. Fails as `forkExecution` does.
+    async fn fork_preview(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of another version of the plan, `plan_…`.")] plan_id: Option<ID>,
+        #[graphql(desc = "New input, at most 1 MiB of JSON.")] input: Option<Value>,
+        #[graphql(desc = "Changes of steps.")] set: Option<Vec<StepChangeInput>>,
+    ) -> Result<ForkPreview> {
+        preview_fork(ctx, &self.0, make_order(plan_id.as_ref(), input, set)?).await
     }
 
     /// Calls of `ONCE` tools that a retry would make again: calls that succeeded, and calls with an

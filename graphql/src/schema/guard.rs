@@ -1,8 +1,5 @@
-//! An extension of the GraphQL library that Faber runs before, during and after every operation.
-//!
-//! It provides loaders and an engine with the caller's rights. It rejects operations that cost too
-//! much or need a higher role. It limits the answer in bytes, and gives every error a code and a
-//! path.
+//! An extension of the GraphQL library that Faber runs before, during and after every operation. It
+//! enforces roles and limits, and gives every error a code and a path.
 
 use std::{
     any::TypeId,

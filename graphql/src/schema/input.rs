@@ -62,8 +62,8 @@ pub(super) struct ToolExecutionInput {
     /// Variables to set from the output, as `{"path in the output": "variable"}`. Templates read
     /// them as `{{vars.variable}}`.
     output_mapping: Option<Value>,
-    /// Condition in CEL over `steps["id"]`, `vars` and `input`. If it is false, the step is
-    /// skipped.
+    /// Condition in CEL over step ids, `steps["id"]`, `vars` and `input`. If it is false, the step
+    /// is skipped.
     when: Option<String>,
     /// Template of a list, such as `{{step.items}}`. The step runs once for each item, and its
     /// templates read `{{item}}` and `{{index}}`, from 0.
@@ -421,7 +421,8 @@ fn parse_positive<T: TryFrom<i64>>(name: &str, number: Option<i64>) -> ApiResult
 /// Filter for requests. All given fields must match.
 #[derive(Clone, Debug, Default, InputObject)]
 pub(super) struct RequestFilter {
-    /// Words that the query must contain, ignoring case. At most 64 different words.
+    /// Words or parts of words that the query must contain, ignoring case. At most 64 different
+    /// words.
     search: Option<String>,
     /// Requests created at or after this time.
     from: Option<DateTime>,
@@ -462,7 +463,8 @@ fn parse_search(name: &str, text: Option<String>) -> ApiResult<Option<String>> {
 pub(super) struct PlanFilter {
     /// Plans of the request with this id, `req_…`.
     request_id: Option<ID>,
-    /// Words that the query must contain, ignoring case. At most 64 different words.
+    /// Words or parts of words that the query must contain, ignoring case. At most 64 different
+    /// words.
     search: Option<String>,
 }
 
@@ -493,8 +495,8 @@ pub(super) struct ExecutionFilter {
     /// Executions created before this time.
     to: Option<DateTime>,
     /// True: executions that wait for an approval, a decision or a signal, or are paused. False:
-    /// all other executions. With `parts: false`, an execution also counts as waiting if one of its
-    /// child executions waits or is paused.
+    /// all other executions. With `parts: false`, an execution also counts as waiting if an
+    /// execution below it waits or is paused.
     needs_person: Option<bool>,
     /// Executions with all of these labels: an object such as `{"team": "shop"}`. A label with
     /// `null` can have any value.
@@ -503,8 +505,8 @@ pub(super) struct ExecutionFilter {
     error_code: Option<String>,
     /// Executions whose first error comes from a step that calls this tool, written as `set.name`.
     failed_tool: Option<String>,
-    /// Words that the first error of an execution must contain, each in the code or the message.
-    /// Case is ignored. At most 64 different words.
+    /// Words or parts of words that the first error of an execution must contain, each in the code
+    /// or the message. Case is ignored. At most 64 different words.
     error_text: Option<String>,
     /// Executions with one of these ids, `exec_…`. At most 1000 ids. An empty list matches nothing.
     execution_ids: Option<Vec<ID>>,

@@ -83,9 +83,9 @@ impl Loaders {
         Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Returns executions in the order of `ids` until the answer reaches its size limit. Also
-    /// returns the number of ids that were processed. Leaves out executions without a log. Also
-    /// leaves out damaged executions and logs them, so that the other executions can be listed.
+    /// Returns executions in the order of `ids` until the answer reaches its size limit, and the
+    /// number of processed ids. Leaves out damaged executions, so that the other executions can be
+    /// listed.
     pub(super) async fn first_executions(
         &self,
         ids: &[ExecutionId],

@@ -12,10 +12,12 @@ use super::{
     ClientGone,
     error::{ApiError, ApiResult, not_found},
     execution::ApiExecution,
+    fork::{StepChangeInput, make_order},
     input::{
         AgentOptions, ExecutionFilter, ExecutionOptions, PlanInput, PlanningOptions, check_input,
     },
     plan::{Plan, PlanPayload},
+    plan_mutation::{self, PlanMutation},
     prune::PruneMutation,
     retry::{self, RetryMode},
     scalar::to_int,
@@ -27,7 +29,13 @@ use super::{
 /// Mutations. A mutation that starts an execution returns when the execution is stored. Use a
 /// subscription or `execution` to follow it.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Mutation(WorkMutation, ToolMutation, ToolkitMutation, PruneMutation);
+pub(crate) struct Mutation(
+    WorkMutation,
+    ToolMutation,
+    ToolkitMutation,
+    PruneMutation,
+    PlanMutation,
+);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkMutation;
@@ -42,11 +50,7 @@ impl WorkMutation {
         #[graphql(desc = "Purpose of the plan, in words, at most 64 KiB.")] query: String,
         #[graphql(desc = "Options of planning.")] options: Option<PlanningOptions>,
     ) -> Result<Plan> {
-        let options = PlanningOptions::to_engine(options)?;
-        let engine = ctx.data::<Engine>()?;
-        let planned = engine.plans.plan_query(&query, &options).await;
-        engine.executions.record_planning(&planned).await;
-        Ok(Plan(planned.map_err(ApiError::from)?))
+        plan_mutation::plan_query(ctx.data::<Engine>()?, &query, options).await
     }
 
     /// Stores an explicit plan. If a diagnostic is an `ERROR`, nothing is stored, and the payload
@@ -194,12 +198,35 @@ impl WorkMutation {
         load_started(engine, id).await
     }
 
-    /// Asks the configured model for the next version of the plan of an execution that failed, was
-    /// cancelled, or ended after a `flow.replan` step. Starts an execution of this version with the
-    /// same options, except that `startAt` is removed and `replans` is one less. Faber reuses a
-    /// step that succeeded and is unchanged in the new version, unless it depends on a step that
-    /// runs again. Fails with `CONFLICT` if the execution was replanned before, is a child
-    /// execution, or belongs to an agent.
+    /// Starts a new execution that repeats a finished execution with changes. Keeps the output of
+    /// each step that is unchanged, whose rendered parameters are unchanged, and whose earlier
+    /// steps are unchanged. Changed parameters become a new version of the plan. `forkPreview` says
+    /// what a fork would do. Fails with `INVALID_ARGUMENT` if `set` names an unknown step.
+    async fn fork_execution(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "Id of a finished execution, `exec_…`. Fails with `CONFLICT` if the \
+            execution has not finished.")]
+        execution_id: ID,
+        #[graphql(desc = "Id of another version of the plan, `plan_…`. Default: the plan of the \
+            execution.")]
+        plan_id: Option<ID>,
+        #[graphql(desc = "New input, at most 1 MiB of JSON. Default: the input of the execution.")]
+        input: Option<Value>,
+        #[graphql(desc = "Changes of steps.")] set: Option<Vec<StepChangeInput>>,
+    ) -> Result<ApiExecution> {
+        let engine = ctx.data::<Engine>()?;
+        let order = make_order(plan_id.as_ref(), input, set)?;
+        let id = engine.executions.fork(parse_execution_id(&execution_id)?, order).await;
+        load_started(engine, id).await
+    }
+
+    /// Lets a planner write the next version of the plan of an execution that failed, was
+    /// cancelled, or ended after a `flow.replan` step. The `offline` planner replans only its own
+    /// plans. Starts an execution of this version with the same options, except that `startAt` is
+    /// removed and `replans` is one less. Faber reuses a step that succeeded and is unchanged in
+    /// the new version, unless it depends on a step that runs again. Fails with `CONFLICT` if the
+    /// execution was replanned before, is a child execution, or belongs to an agent.
     async fn replan_execution(
         &self,
         ctx: &Context<'_>,
@@ -225,12 +252,8 @@ impl WorkMutation {
                     input.")]
         inputs: Option<Value>,
     ) -> Result<bool> {
-        let id = parse_id("plan", &plan_id)?;
         let engine = ctx.data::<Engine>()?;
-        let saved = engine.plans.library.save_plan(&name, id, inputs.as_ref()).await;
-        saved.map_err(ApiError::from)?;
-        let target = AuditTarget { plan: Some(id), ..AuditTarget::named(&name) };
-        engine.executions.record_action(AuditAction::SAVE_PLAN, target, Value::Null).await;
+        plan_mutation::save_plan(engine, &name, &plan_id, inputs.as_ref()).await?;
         Ok(true)
     }
 
@@ -277,8 +300,8 @@ impl WorkMutation {
         filter: ExecutionFilter,
         #[graphql(desc = "Action to apply.")] action: BulkAction,
         #[graphql(
-            desc = "Maximum number of executions per second, more than 0. `RETRY` returns at once \
-                    and gives the new executions a later `startAt`. Other actions run while the \
+            desc = "Maximum number of executions per second, at least one a day. `RETRY` does not \
+                    wait: it gives the new executions a later `startAt`. Other actions run while the \
                     client waits, and stop if it disconnects. Default: no limit."
         )]
         per_second: Option<f64>,
@@ -312,8 +335,8 @@ impl WorkMutation {
     }
 
     /// Records the outcome of a call that ended with `tool.outcome_unknown`. A waiting step then
-    /// succeeds or fails. A failed step stays `FAILED`, but a retry reuses the recorded output. A
-    /// second call with the same outcome changes nothing.
+    /// succeeds or fails. A failed step stays `FAILED`, but if its call succeeded, a retry reuses
+    /// the recorded output. A second call with the same outcome changes nothing.
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the mutation")]
     async fn settle_step(
         &self,
@@ -373,7 +396,7 @@ fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Out
     input.map(Into::into).unwrap_or_default()
 }
 
-fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
+pub(super) fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
     id.parse().map_err(|_| not_found(kind, id))
 }
 

@@ -1,10 +1,8 @@
 //! Decides which field becomes null after an error: the failed field if it is nullable, otherwise
 //! its nearest nullable parent.
 //!
-//! The library makes an object null if one of its fields failed. This module corrects two cases. If
-//! a field fails before its resolver returns an object, the library treats the field as non-null,
-//! even if its type is nullable. For an error in a list, the library reports only the index of the
-//! item, without the field.
+//! The library treats a field as non-null if it fails before its resolver returns an object, and
+//! reports an error in a list without the field. This module corrects both cases.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,8 +17,7 @@ pub(super) struct FieldErrors(Mutex<PendingErrors>);
 #[derive(Default)]
 struct PendingErrors {
     errors: Vec<ServerError>,
-    /// Paths of fields that must be null in the answer: nullable fields that failed, and nullable
-    /// parents of failed fields.
+    /// Paths of fields that must be null in the answer.
     null_paths: Vec<Vec<PathSegment>>,
     /// Paths of failed non-null fields, with their positions in the text of the operation.
     failed_fields: Vec<(Vec<PathSegment>, Vec<Pos>)>,
@@ -55,8 +52,8 @@ impl FieldErrors {
         }
     }
 
-    /// Returns an error to the parent of a field. The error gets the path of the field that failed
-    /// first, because the library loses it.
+    /// Returns an error to the parent of a field. In a list, the error gets the path of the failed
+    /// field, because the library loses this path.
     fn pass_to_parent(&self, node: &QueryPathNode<'_>, mut error: ServerError) -> ServerError {
         let mut pending = self.lock_pending();
         match node.segment {

@@ -18,8 +18,10 @@ use super::{
     execution::ApiExecution,
     layout::{self, DrawingOptions, Layout, LayoutDirection, NodeSizeInput},
     loaders::Loaders,
+    planned_call::{PlannedCompensation, RetryPolicy},
     request::Request,
     scalar::{DateTime, to_int},
+    text_enums,
 };
 
 /// Effect of a tool: what a second call does.
@@ -31,7 +33,7 @@ pub(super) enum Effect {
     /// A second call leaves the same result as the first call.
     Idempotent,
     /// A second call can do harm. If the outcome of a call is unknown, Faber does not repeat the
-    /// call.
+    /// call by itself.
     Once,
 }
 
@@ -102,6 +104,11 @@ pub(super) struct Plan(pub(super) Arc<shared::plan::Plan>);
 /// revision is a new version.
 #[Object]
 impl Plan {
+    /// Same as `planId`. Identifies the object in the whole API.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.0.id().to_string())
+    }
+
     /// Id of the plan, `plan_…`.
     async fn plan_id(&self) -> ID {
         ID(self.0.id().to_string())
@@ -150,8 +157,8 @@ impl Plan {
             .collect()
     }
 
-    /// Ids of the steps in execution order: each step comes after its dependencies. Steps that do
-    /// not depend on each other keep their order in the draft.
+    /// Ids of the steps in execution order: each step comes after its dependencies. Of all steps
+    /// that can come next, the first one in the draft comes next.
     async fn execution_order(&self) -> Vec<&str> {
         self.0.steps().iter().map(|step| step.id.as_str()).collect()
     }
@@ -298,6 +305,11 @@ impl ToolExecution {
         })
     }
 
+    /// Call of `compensate`, with types. Null if nothing undoes the step.
+    async fn compensation(&self) -> Option<PlannedCompensation> {
+        self.step().compensate.as_deref().map(PlannedCompensation::from)
+    }
+
     /// Time limit of one attempt in milliseconds. Null for a sleep, a wait or a plan without a time
     /// limit.
     async fn timeout_ms(&self) -> Option<i64> {
@@ -336,9 +348,19 @@ impl ToolExecution {
         serde_json::to_value(self.step().policy.retry).ok()
     }
 
+    /// Retry policy of `retry`, with types.
+    async fn retry_policy(&self) -> RetryPolicy {
+        self.step().policy.retry.into()
+    }
+
     /// Rule for a failure of the step: `fail`, `continue`, `ignore` or `wait`.
     async fn on_error(&self) -> &'static str {
         OnError::as_str(self.step().policy.on_error)
+    }
+
+    /// `onError` as an enum.
+    async fn on_error_enum(&self) -> text_enums::OnError {
+        self.step().policy.on_error.into()
     }
 
     /// True if a person must approve the step before it starts.

@@ -5,23 +5,38 @@ use shared::id::{ExecutionId, PlanId, RequestId};
 use super::{
     audit::AuditQuery,
     blob::Blob,
-    connection::{ListPage, ListTotal, empty_page, make_page, parse_page},
+    caller::CallerQuery,
+    connection::{ListPage, ListTotal, PageArguments, empty_page, make_page},
     counts::{CountArguments, ExecutionCount, ExecutionGroup},
     error::ApiError,
     execution::ApiExecution,
     input::{ExecutionFilter, PlanFilter, PlanInput, RequestFilter},
     loaders::Loaders,
+    node::NodeQuery,
     plan::{Plan, PlanPayload},
+    record_lists::RecordQuery,
     request::{Request, load_plans},
     saved_plan::SavedQuery,
     select::SelectQuery,
     tool_operations::ToolQuery,
     toolkit::ToolkitQuery,
+    workers::WorkerQuery,
 };
 
 /// Queries. An unknown id returns null or an empty list.
 #[derive(Clone, Copy, Debug, Default, MergedObject)]
-pub(crate) struct Query(WorkQuery, ToolQuery, ToolkitQuery, SelectQuery, SavedQuery, AuditQuery);
+pub(crate) struct Query(
+    WorkQuery,
+    ToolQuery,
+    ToolkitQuery,
+    SelectQuery,
+    SavedQuery,
+    AuditQuery,
+    RecordQuery,
+    NodeQuery,
+    CallerQuery,
+    WorkerQuery,
+);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkQuery;
@@ -39,6 +54,7 @@ impl WorkQuery {
     }
 
     /// Requests, newest first.
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the API")]
     async fn requests(
         &self,
         ctx: &Context<'_>,
@@ -48,8 +64,13 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
+        #[graphql(desc = "Number of items from the end of the list, from 1 to 200. Not together \
+                          with `first`.")]
+        last: Option<i32>,
+        #[graphql(desc = "Returns the items before this cursor, from `pageInfo.startCursor`.")]
+        before: Option<String>,
     ) -> Result<ListPage<Request>> {
-        let page = parse_page::<RequestId>(first, after.as_deref())?;
+        let page = PageArguments { first, after, last, before }.parse::<RequestId>(ctx)?;
         let filter = filter.unwrap_or_default().into_store_filter()?;
         let listing = ctx.data::<Engine>()?.store().list_requests(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
@@ -78,6 +99,7 @@ impl WorkQuery {
     }
 
     /// Plans, newest first.
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the API")]
     async fn plans(
         &self,
         ctx: &Context<'_>,
@@ -87,8 +109,13 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
+        #[graphql(desc = "Number of items from the end of the list, from 1 to 200. Not together \
+                          with `first`.")]
+        last: Option<i32>,
+        #[graphql(desc = "Returns the items before this cursor, from `pageInfo.startCursor`.")]
+        before: Option<String>,
     ) -> Result<ListPage<Plan>> {
-        let page = parse_page::<PlanId>(first, after.as_deref())?;
+        let page = PageArguments { first, after, last, before }.parse::<PlanId>(ctx)?;
         let Some(filter) = filter.unwrap_or_default().into_store_filter()? else {
             return Ok(empty_page(&page));
         };
@@ -115,8 +142,9 @@ impl WorkQuery {
         Ok(ctx.data::<Loaders>()?.execution(id).await?.map(ApiExecution))
     }
 
-    /// Executions, newest first. A page can be shorter than `first`, because one answer contains at
-    /// most about 32 MiB of executions.
+    /// Executions, newest first. A page can be shorter than `first` or `last`, because one answer
+    /// contains at most about 32 MiB of executions.
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the API")]
     async fn executions(
         &self,
         ctx: &Context<'_>,
@@ -126,15 +154,27 @@ impl WorkQuery {
         >,
         #[graphql(desc = "Returns the items after this cursor, from `pageInfo.endCursor`.")]
         after: Option<String>,
+        #[graphql(desc = "Number of items from the end of the list, from 1 to 200. Not together \
+                          with `first`.")]
+        last: Option<i32>,
+        #[graphql(desc = "Returns the items before this cursor, from `pageInfo.startCursor`.")]
+        before: Option<String>,
     ) -> Result<ListPage<ApiExecution>> {
-        let page = parse_page::<ExecutionId>(first, after.as_deref())?;
+        let page = PageArguments { first, after, last, before }.parse::<ExecutionId>(ctx)?;
         let Some(filter) = filter.unwrap_or_default().into_store_filter()? else {
             return Ok(empty_page(&page));
         };
         let listing = ctx.data::<Engine>()?.store().list_heads(&filter, &page).await;
         let listing = listing.map_err(ApiError::from)?;
-        let ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
-        let (executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;
+        let mut ids: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
+        if page.from_end {
+            // If the page is too large, it keeps the items at the end of its range.
+            ids.reverse();
+        }
+        let (mut executions, looked) = ctx.data::<Loaders>()?.first_executions(&ids).await?;
+        if page.from_end {
+            executions.reverse();
+        }
         let has_more = listing.has_more || looked < ids.len();
         // A head can be stored before the log of its execution. Such an execution is left out.
         let mut executions = executions.into_iter().peekable();
@@ -153,7 +193,9 @@ impl WorkQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Filter. Default: all executions.")] filter: Option<ExecutionFilter>,
         #[graphql(desc = "One or two different keys.")] group_by: Vec<ExecutionGroup>,
-        #[graphql(desc = "Length of a bucket in milliseconds. Required for `BUCKET`.")]
+        #[graphql(
+            desc = "Length of an interval in milliseconds, at least 1. Required for `BUCKET`, and allowed only with it."
+        )]
         bucket_ms: Option<i64>,
         #[graphql(desc = "Key of the label. Required for `LABEL`.")] label: Option<String>,
         #[graphql(desc = "Maximum number of groups, from 1 to 1000.", default_with = "Some(100)")]

@@ -21,6 +21,11 @@ pub(super) struct Request(pub(super) request::Request);
 /// Query, with its plans, its executions, and the transcript of planning.
 #[Object]
 impl Request {
+    /// Same as `requestId`. Identifies the object in the whole API.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.0.id.to_string())
+    }
+
     /// Id of the request, `req_…`.
     async fn request_id(&self) -> ID {
         ID(self.0.id.to_string())
@@ -131,9 +136,10 @@ pub(super) async fn load_plans(ctx: &Context<'_>, id: shared::id::RequestId) -> 
 
 /// Reason why planning failed.
 #[derive(Clone, Debug, PartialEq, Eq, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct PlanningError {
     /// Error code of the failed mutation, such as `NO_PLAN_FOUND` or `INVALID_PLAN`.
-    code: String,
+    pub(super) code: String,
     /// Message: what happened, and what to do.
     message: String,
 }
@@ -159,12 +165,13 @@ impl PlanningError {
 
 /// Entry of the transcript of planning.
 #[derive(Clone, Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct TranscriptEntry {
     /// Time at which the entry was recorded.
     at: DateTime,
     /// Kind of the entry, such as `selection`, `prompt`, `reply`, `draft`, `diagnostics`, `plan` or
     /// `error`.
-    kind: String,
+    pub(super) kind: String,
     /// Content of the entry. Its form depends on the kind.
     content: Value,
 }

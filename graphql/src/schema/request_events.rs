@@ -26,12 +26,12 @@ use super::{
     error::{ApiError, ApiResult},
     event::event_data,
     scalar::{DateTime, to_int},
+    text_enums::EventType,
     timeline::plan_summary,
 };
 
-/// Interval between two polls for transcript entries, plans and new executions. Polling is needed
-/// because a store does not always send a hint about them. Events of executions whose logs are
-/// followed arrive without a poll.
+/// Interval between two polls for transcript entries, plans and new executions, because a store
+/// does not always send a hint about them.
 const POLL_INTERVAL: Duration = limits::POLL_INTERVAL;
 /// Shortest interval between two polls for new executions after a hint, because hints are also sent
 /// for work of other requests.
@@ -85,6 +85,15 @@ impl RequestEvent {
             EventContent::Transcript { .. } => "transcript",
             EventContent::Plan { .. } => "plan_created",
             EventContent::Execution { recorded, .. } => recorded.event.kind(),
+        }
+    }
+
+    /// `type` as an enum.
+    async fn type_enum(&self) -> EventType {
+        match &self.content {
+            EventContent::Transcript { .. } => EventType::Transcript,
+            EventContent::Plan { .. } => EventType::PlanCreated,
+            EventContent::Execution { recorded, .. } => EventType::of(&recorded.event),
         }
     }
 

@@ -12,8 +12,8 @@ use super::{
 pub(super) enum RetryMode {
     /// Runs steps that did not succeed or were compensated. Reuses the outputs of all other steps.
     Failed,
-    /// Runs `fromStep`, every later step in execution order, and their dependents. Reuses the
-    /// outputs of all other steps.
+    /// Runs `fromStep`, every later step in execution order, earlier steps without an output to
+    /// reuse, and their dependents. Reuses the outputs of all other steps.
     FromStep,
     /// Runs every step.
     All,

@@ -13,7 +13,7 @@ use super::{
 
 const DEFAULT_SAVED_PLANS: i32 = 100;
 
-pub(super) struct SavedPlan(store::SavedPlan);
+pub(super) struct SavedPlan(pub(super) store::SavedPlan);
 
 /// Plan with a name. `runSavedPlan` runs it, and steps of other plans can run it.
 #[Object]
@@ -28,7 +28,7 @@ impl SavedPlan {
         ID(self.0.plan.to_string())
     }
 
-    /// Plan that has the name.
+    /// Plan that has the name. Null if the plan was removed meanwhile.
     async fn plan(&self, ctx: &Context<'_>) -> Result<Option<Plan>> {
         Ok(ctx.data::<Loaders>()?.plan(self.0.plan).await?.map(Plan))
     }

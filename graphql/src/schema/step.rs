@@ -10,7 +10,7 @@ use shared::{
     execution::{self, AttemptKind, Execution, Items, Step},
     id::{StepNumber, Task},
     plan::{OnError, ToolExecution},
-    tool::{self, ErrorCode, ToolError},
+    tool::{ErrorCode, ToolError},
 };
 
 use super::{
@@ -18,10 +18,14 @@ use super::{
     error::invalid_argument,
     execution::ApiExecution,
     loaders::Loaders,
-    scalar::{DateTime, milliseconds_between, to_int, to_milliseconds},
+    scalar::{DateTime, milliseconds_between, to_milliseconds},
+    step_progress::{ItemTally, Progress},
+    text_enums::{self, StepWait},
 };
 
 const MAX_ITEMS: usize = 10_000;
+/// End of the node id of the call that undoes a step.
+const UNDO_SUFFIX: &str = "/undo";
 
 /// State of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enum)]
@@ -49,7 +53,7 @@ pub(super) enum ApiStepState {
 }
 
 impl ApiStepState {
-    fn of(step: &Step) -> Self {
+    pub(super) fn of(step: &Step) -> Self {
         match &step.state {
             execution::StepState::Pending => Self::Pending,
             execution::StepState::Gathering { .. }
@@ -121,65 +125,6 @@ impl StepError {
     }
 }
 
-/// Progress of an attempt, as its tool reports it.
-#[derive(Clone, Debug, SimpleObject)]
-pub(super) struct Progress {
-    /// Amount of work that is done, in a unit that the tool chooses.
-    #[graphql(name = "progress")]
-    done: f64,
-    /// Total amount of work, in the unit of `progress`. Null if the tool does not know it.
-    total: Option<f64>,
-    /// Current activity, in words, at most 512 bytes.
-    message: Option<String>,
-}
-
-impl From<&tool::Progress> for Progress {
-    fn from(progress: &tool::Progress) -> Self {
-        let message = progress.message.as_deref().map(ToOwned::to_owned);
-        Self { done: progress.progress, total: progress.total, message }
-    }
-}
-
-/// Number of items of a `forEach` list, by state.
-#[derive(Clone, Copy, Debug, Default, SimpleObject)]
-pub(super) struct ItemTally {
-    /// Number of all items.
-    total: i64,
-    /// Items that have not started.
-    pending: i64,
-    /// Items that are running or will be retried.
-    running: i64,
-    /// Items that wait for a person or a signal.
-    waiting: i64,
-    /// Items that succeeded, including items that were compensated later.
-    successful: i64,
-    /// Items that failed.
-    failed: i64,
-    /// Items that did not run because another item failed.
-    skipped: i64,
-    /// Items that a cancellation stopped, or prevented from starting.
-    cancelled: i64,
-}
-
-impl ItemTally {
-    fn of(items: &Items) -> Self {
-        let mut tally = Self { total: to_int(items.as_slice().len()), ..Self::default() };
-        for item in items.as_slice() {
-            let place = match ApiStepState::of(item) {
-                ApiStepState::Pending => &mut tally.pending,
-                ApiStepState::Running | ApiStepState::Retrying => &mut tally.running,
-                ApiStepState::Waiting => &mut tally.waiting,
-                ApiStepState::Succeeded | ApiStepState::Compensated => &mut tally.successful,
-                ApiStepState::Failed => &mut tally.failed,
-                ApiStepState::Skipped => &mut tally.skipped,
-                ApiStepState::Cancelled => &mut tally.cancelled,
-            };
-            *place += 1;
-        }
-        tally
-    }
-}
-
 pub(super) struct StepStatus {
     execution: Arc<Execution>,
     task: Task,
@@ -196,6 +141,34 @@ impl StepStatus {
     pub(super) fn find(execution: &Arc<Execution>, name: &str) -> Option<Self> {
         let number = execution.plan().step_number(&name.parse().ok()?)?;
         Some(Self { execution: Arc::clone(execution), task: number.into() })
+    }
+
+    /// Finds a step by the part of its node id after the id of the execution.
+    pub(super) fn find_by_path(execution: &Arc<Execution>, path: &str) -> Option<Self> {
+        let (place, is_undo) = match path.strip_suffix(UNDO_SUFFIX) {
+            Some(place) => (place, true),
+            None => (path, false),
+        };
+        let (step, item) = match place.strip_suffix(']').and_then(|place| place.split_once('[')) {
+            Some((step, item)) => (step, Some(item.parse().ok()?)),
+            None => (place, None),
+        };
+        let whole = Self::find(execution, step)?;
+        let task = item.map_or(whole.task, |item| whole.task.for_item(item));
+        let task = if is_undo { task.compensation() } else { task };
+        // Other spellings of a number, such as `[03]`, are not ids.
+        let found = whole.status_of(task)?;
+        (found.path() == path).then_some(found)
+    }
+
+    fn path(&self) -> String {
+        let item = self.task.part.item.map(|item| format!("[{item}]")).unwrap_or_default();
+        let undo = if self.task.part.undo { UNDO_SUFFIX } else { "" };
+        format!("{}{item}{undo}", self.planned_step().id)
+    }
+
+    pub(super) fn node_id(&self) -> String {
+        format!("{}/{}", self.execution.id(), self.path())
     }
 
     fn status_of(&self, task: Task) -> Option<Self> {
@@ -283,6 +256,12 @@ impl StepStatus {
 /// item.
 #[Object]
 impl StepStatus {
+    /// Identifies the object in the whole API: `exec_…/step`, `exec_…/step[3]` for an item of its
+    /// list, with `/undo` at the end for the call that undoes it.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.node_id())
+    }
+
     /// Id of the step within the plan.
     async fn step_id(&self) -> &str {
         self.planned_step().id.as_str()
@@ -387,6 +366,14 @@ impl StepStatus {
         }
     }
 
+    /// `skipReason` as an enum. Null unless the state is `SKIPPED`.
+    async fn skip_reason_enum(&self) -> Option<text_enums::SkipReason> {
+        match &self.current_step().state {
+            execution::StepState::Skipped(reason) => Some((*reason).into()),
+            _ => None,
+        }
+    }
+
     /// Reason for the wait: `approval`, `decision`, or `signal:` followed by the name of the
     /// signal. Null unless the state is `WAITING`.
     async fn waits_for(&self) -> Option<String> {
@@ -396,6 +383,15 @@ impl StepStatus {
             WaitReason::Decision { .. } => "decision".to_owned(),
             WaitReason::Signal { name, .. } => format!("signal:{name}"),
         })
+    }
+
+    /// Reason for the wait as an enum, without the name of the signal. Null unless the state is
+    /// `WAITING`.
+    async fn waits_for_enum(&self) -> Option<StepWait> {
+        match &self.current_step().state {
+            execution::StepState::Waiting(reason) => Some(reason.into()),
+            _ => None,
+        }
     }
 
     /// Time of the next attempt, of the end of a sleep, or of the end of the wait for a signal.

@@ -1,3 +1,5 @@
+mod compatibility;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use async_graphql::parser::{
@@ -488,7 +490,7 @@ fn the_mutations_that_operators_cannot_call_are_listed() {
         .collect();
     // This list makes the test fail for a new mutation, so that its author decides which role the
     // mutation needs.
-    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune"]
+    expect!["savePlan removeSavedPlan bulkControl registerTool removeTool addToolSet removeToolSet activateToolSets deactivateToolSets setContext addAction connectTool updateToolkit removeAction disconnectTool setScore prune storePlan"]
     .assert_eq(&admins.join(" "));
 }
 

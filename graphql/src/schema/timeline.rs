@@ -25,12 +25,13 @@ const MAX_EVENTS: usize = 200_000;
 
 /// Entry of a request's timeline.
 #[derive(Clone, Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct TimelineEntry {
     /// Time of the event, by the clock of the process that recorded it. This clock follows the
     /// store's clock.
     at: DateTime,
     /// Kind of the entry: `request`, `transcript`, `plan_created`, or a type of `ExecutionEvent`.
-    kind: String,
+    pub(super) kind: String,
     /// Id of the execution, `exec_…`. Null unless the entry belongs to an execution.
     execution_id: Option<ID>,
     /// Id of the step. Null if the entry is not about a step.
@@ -53,10 +54,8 @@ pub(super) struct TimelineEntry {
     waited_ms: Option<f64>,
 }
 
-/// Returns the timeline of a request.
-///
-/// Entries are sorted by time, but entries of one execution stay in the order of its log, because
-/// clocks of machines differ.
+/// Returns the timeline of a request by time. Entries of one execution stay in the order of its
+/// log, because clocks of machines differ.
 pub(super) async fn load_timeline(
     engine: &Engine,
     request: &Request,

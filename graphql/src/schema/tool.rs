@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use async_graphql::{Context, Object, Result};
+use async_graphql::{Context, ID, Object, Result};
 use engine::{DirectCall, Engine};
 use planner::{calls, rounded};
 use serde_json::{Value, json};
@@ -12,7 +12,13 @@ use super::{
     loaders::Loaders,
     plan::Effect,
     scalar::{DateTime, to_int},
+    text_enums::{ToolCallFormat, ToolResultStatus, ToolSetStatus},
 };
+
+/// Beginning of the node id of a tool.
+pub(super) const TOOL_PREFIX: &str = "tool:";
+/// Beginning of the node id of a toolset.
+pub(super) const TOOL_SET_PREFIX: &str = "toolset:";
 
 /// The value of `toolSet` and `source` for a tool that the toolkit names but that is not
 /// registered.
@@ -63,6 +69,14 @@ impl Tool {
         }
     }
 
+    pub(super) fn is_unregistered(&self) -> bool {
+        self.source == TOOLKIT_SOURCE
+    }
+
+    pub(super) fn node_id(&self) -> String {
+        format!("{TOOL_PREFIX}{}", self.definition.qualified_name())
+    }
+
     pub(super) fn qualified_tool_name(&self) -> ToolName {
         self.definition.qualified_name()
     }
@@ -88,6 +102,11 @@ impl Tool {
 /// Function that a plan can call.
 #[Object]
 impl Tool {
+    /// Identifies the object in the whole API: `tool:set.name`.
+    pub(super) async fn id(&self) -> ID {
+        ID(self.node_id())
+    }
+
     /// Name of the tool within its toolset.
     async fn name(&self) -> &str {
         self.definition.name.as_str()
@@ -99,7 +118,8 @@ impl Tool {
     }
 
     /// Qualified name of the tool that `name` means instead, because an earlier toolset has a tool
-    /// with this name. Null if `name` means this tool or no tool.
+    /// with this name. Null if `name` means this tool, no tool, or a tool that the caller may not
+    /// use.
     async fn shadowed_by(&self, ctx: &Context<'_>) -> Option<String> {
         let meant = ctx.data_unchecked::<Engine>().tools.find_shadowing(&self.definition);
         meant.map(|tool| tool.to_string())
@@ -153,7 +173,7 @@ impl Tool {
 
     /// Usage of the tool, in plans and outside plans, on all nodes.
     async fn usage(&self, ctx: &Context<'_>) -> Result<ToolUsage> {
-        // Looks up the qualified name, because usage is counted under it, and the toolkit can use
+        // Looks up the display name, because usage is listed under it, and the toolkit can use
         // another name.
         let (name, toolbox) =
             (self.definition.qualified_name(), ctx.data::<Engine>()?.tools.inventory.toolbox());
@@ -256,6 +276,11 @@ impl ToolResult {
         if self.0.result.is_ok() { "success" } else { "error" }
     }
 
+    /// `status` as an enum.
+    async fn status_enum(&self) -> ToolResultStatus {
+        if self.0.result.is_ok() { ToolResultStatus::Success } else { ToolResultStatus::Error }
+    }
+
     /// Parameters of the call. `toolHistory` shortens values above 64 KiB.
     async fn parameters(&self) -> &Value {
         &self.0.parameters
@@ -300,7 +325,7 @@ impl ToolCall {
         self.0.tool.as_str()
     }
 
-    /// Parameters of the call, as the model wrote them.
+    /// Parameters of the call.
     async fn args(&self) -> Value {
         Value::Object(self.0.args.clone())
     }
@@ -309,6 +334,11 @@ impl ToolCall {
     /// or `anthropic`.
     async fn format(&self) -> &str {
         self.0.format.as_str()
+    }
+
+    /// `format` as an enum.
+    async fn format_enum(&self) -> ToolCallFormat {
+        self.0.format.into()
     }
 
     /// Part of the reply that contains the call.
@@ -351,6 +381,11 @@ pub(super) struct ToolSet(pub(super) Set);
 /// Named group of tools from one source.
 #[Object]
 impl ToolSet {
+    /// Identifies the object in the whole API: `toolset:name`.
+    pub(super) async fn id(&self) -> ID {
+        ID(format!("{TOOL_SET_PREFIX}{}", self.0.name))
+    }
+
     /// Name of the toolset.
     async fn name(&self) -> &str {
         self.0.name.as_str()
@@ -387,6 +422,11 @@ impl ToolSet {
             SetStatus::Failed { .. } => "failed",
             SetStatus::Hidden => "hidden",
         }
+    }
+
+    /// `status` as an enum.
+    async fn status_enum(&self) -> ToolSetStatus {
+        (&self.0.status).into()
     }
 
     /// Reason why the source failed, why tools are left out, or why the toolset is hidden, and what

@@ -25,8 +25,10 @@ impl ToolQuery {
         ctx: &Context<'_>,
         #[graphql(desc = "Returns tools of this toolset only. Default: all toolsets.")]
         tool_set: Option<String>,
-        #[graphql(desc = "Words that the name, the description or the examples must contain, \
-                          ignoring case.")]
+        #[graphql(
+            desc = "Words or parts of words that the name, the description or the examples \
+                    must contain, ignoring case."
+        )]
         search: Option<String>,
         #[graphql(desc = "True: tools of active toolsets only.", default_with = "Some(false)")]
         active_only: Option<bool>,
@@ -210,7 +212,8 @@ impl ToolMutation {
     }
 
     /// Calls one tool outside plans, and returns when the call has finished. An error of the tool
-    /// is part of the result. The history and the audit log record the call.
+    /// is part of the result. The history records the call, and the audit log records it if the tool
+    /// was called.
     async fn call_tool(
         &self,
         ctx: &Context<'_>,

@@ -84,7 +84,9 @@ impl ToolkitQuery {
         Ok(ToolsAndActions { tools: list_tools(engine, &found), actions: list_actions(&found) })
     }
 
-    /// Tools that often come after a tool in executions that succeeded, most likely first.
+    /// Tools that probably come after a tool, most likely first, learned from executions that
+    /// succeeded. Also contains tools that are called often, with low scores. Empty if no tool was
+    /// observed after this tool.
     async fn tool_followers(
         &self,
         ctx: &Context<'_>,
@@ -142,7 +144,7 @@ impl ToolkitMutation {
     }
 
     /// Connects a tool with the actions that call it. Adds the tool to the toolkit if it is
-    /// missing. Unknown actions are left out with a warning. If all actions are unknown, the tool
+    /// missing. Unknown actions are left out with a warning. If all actions are unknown, a new tool
     /// is left out, too.
     async fn connect_tool(
         &self,
@@ -407,13 +409,14 @@ pub(super) struct Action {
 
 /// Edge of the toolkit.
 #[derive(SimpleObject)]
+#[graphql(complex)]
 pub(super) struct ToolkitEdge {
     /// Name of the action from which the edge leads.
     from: String,
     /// Name of the action or tool to which the edge leads.
     to: String,
     /// Kind of the edge: `next` leads to an action that can follow, and `call` leads to a tool.
-    kind: String,
+    pub(super) kind: String,
     /// Weight of the edge, as it was set. Recommendations use it.
     score: f64,
     /// Share of the observed calls or transitions from the action `from` that took this edge, from
@@ -433,7 +436,7 @@ impl ToolkitEdge {
     }
 }
 
-/// Tool that often comes after another tool.
+/// Tool that probably comes after another tool.
 #[derive(SimpleObject)]
 pub(super) struct ToolFollower {
     /// Tool, as `set.name`. Tools of a built-in toolset have names such as `file_tools.glob`.
@@ -478,7 +481,7 @@ fn list_actions(toolkit: &graph::Toolkit) -> Vec<Action> {
         .collect()
 }
 
-fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
+pub(super) fn list_tools(engine: &Engine, toolkit: &graph::Toolkit) -> Vec<Tool> {
     let sets = engine.tools.inventory.toolbox().sets();
     let tool = |(name, node): (&NodeName, &Node)| {
         let called = name.as_str().parse().ok()?;

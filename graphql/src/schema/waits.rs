@@ -7,10 +7,11 @@ use super::scalar::DateTime;
 
 /// Reason why an execution is not progressing now. `Execution.findings` has more details.
 #[derive(Clone, Debug, SimpleObject)]
+#[graphql(complex)]
 pub(super) struct Wait {
     /// Kind of the wait: `approval`, `decision`, `signal`, `retry`, `sleep`, `child`, `limit`,
     /// `call`, `items`, `paused`, `start`, `tool` or `worker`.
-    kind: String,
+    pub(super) kind: String,
     /// Id of the waiting step. Null if the whole execution waits.
     step_id: Option<String>,
     /// Index of the item in the step's `forEach` list, from 0. Null if the step itself waits.

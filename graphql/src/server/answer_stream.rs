@@ -66,8 +66,8 @@ impl<T: Write + Unpin> Write for AnswerStream<T> {
         self.record_write(context, written)
     }
 
-    /// Hyper flushes only when its own buffer is empty, so after a flush the peer has the buffered
-    /// part of the answer.
+    /// Hyper flushes only when its own buffer is empty, so after a flush the buffered part of the
+    /// answer is written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         self.connection.mark_buffer_written();

@@ -20,7 +20,8 @@ pub struct Caller {
     pub headers: HeaderMap,
     pub init: Option<serde_json::Value>,
     pub grant: Grant,
-    /// The time at which the token or session of the caller expires. Its connections end then.
+    /// The time at which the token or session of the caller expires and its connections end. `None`
+    /// if it does not expire.
     pub expires_at: Option<Instant>,
 }
 

@@ -1,9 +1,5 @@
-//! Decides which connections are served, and which one is closed if there are too many.
-//!
-//! A connection costs a file descriptor and memory before its request arrives. Connections that
-//! wait for a complete request, or whose peer does not read the answer, are closed to make room for
-//! new connections, oldest first. A reserve beyond the limit serves `/health/` only, so that
-//! monitors get a response.
+//! Decides which connections are served, and which one is closed if there are too many. A reserve
+//! beyond the limit serves `/health/` only, so that monitors get a response.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -79,12 +79,12 @@ fn signed_in_caller(signed_in: SignedIn, headers: HeaderMap, init: Option<Value>
 pub(super) struct HandshakeCaller {
     headers: HeaderMap,
     peer: Peer,
-    /// `None` if the handshake has neither a token nor a session.
+    /// `None` if a token is required and the handshake has neither a token nor a session.
     caller: Option<Caller>,
 }
 
-/// Reads the handshake of a WebSocket. Fails if it has a wrong token. Accepts a missing token,
-/// because browsers cannot add headers to the handshake and send the token in `connection_init`.
+/// Reads the handshake of a WebSocket. Accepts a missing token, because browsers cannot add headers
+/// to the handshake and send the token in `connection_init`.
 pub(super) fn read_handshake(access: &Access, parts: &Parts) -> Result<HandshakeCaller, Refusal> {
     let peer = find_peer(parts)?;
     let has_credentials = bearer_token(&parts.headers).is_some()

@@ -76,9 +76,8 @@ fn check_origin(policy: &HostPolicy, request: &Request) -> Result<Option<HeaderV
     }
 }
 
-/// Rejects requests without `Origin` that a foreign page causes, such as for an image, if the
-/// browser sends `Sec-Fetch-Site`. Links to this server are allowed, because the foreign page
-/// cannot read the page that the browser opens.
+/// Rejects requests without `Origin` that a foreign page causes, such as for an image. Links to
+/// this server are allowed, because the foreign page cannot read the page that the browser opens.
 fn check_not_loaded_by_other_site(headers: &HeaderMap) -> Result<(), Refusal> {
     let has_header =
         |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);

@@ -1,8 +1,5 @@
-//! Checks the `Host` and `Origin` headers.
-//!
-//! Every web page that a user opens can send requests to a server on this machine: directly, and by
-//! a name that points to 127.0.0.1 (DNS rebinding). The headers show this, because the browser sets
-//! them and pages cannot change them.
+//! Checks the `Host` and `Origin` headers, because every web page that a user opens can send
+//! requests to a server on this machine.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -17,9 +14,7 @@ use axum::{
 use super::refusal::Refusal;
 
 /// A name under which clients reach this server, such as the name of a proxy: `name` or
-/// `name:port`.
-///
-/// A name without a port allows all ports of the name. Pages of an allowed host may use the server.
+/// `name:port`. A name without a port allows all ports of the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost(HostAndPort);
 
@@ -155,11 +150,8 @@ impl HostPolicy {
         Self { listen_address: listen_address.to_canonical(), allowed_hosts, allowed_origins }
     }
 
-    /// Returns whether the server accepts requests whose `Host` header is `host`. The host must be a
-    /// loopback address, the address on which the server listens, or configured.
-    ///
-    /// A server that listens on all addresses accepts every IP address as host. This is safe,
-    /// because DNS rebinding needs a name.
+    /// Returns whether the server accepts requests whose `Host` header is `host`. A server that
+    /// listens on all addresses accepts every IP address, because DNS rebinding needs a name.
     pub(super) fn accepts_host(&self, host: &HostAndPort) -> bool {
         let address = match host.name {
             HostName::Address(address) => {
@@ -171,8 +163,7 @@ impl HostPolicy {
     }
 
     /// Returns whether a page from `origin` is allowed to send requests to this server under the
-    /// name `host`. The page must come from `host`, from a loopback address or from the address on
-    /// which the server listens, or its host or its origin must be configured.
+    /// name `host`.
     pub(super) fn accepts_origin(&self, origin: &Origin, host: &HostAndPort) -> bool {
         let is_known_host = origin.host == *host
             || origin.host.is_loopback()

@@ -31,8 +31,8 @@ use super::{
 /// the response.
 const DRAIN_FACTOR: usize = 8;
 
-/// Maximum size of an ordinary body. Larger bodies are read and executed on a separate thread,
-/// because megabytes of JSON take seconds and would delay other requests.
+/// Maximum size of an ordinary body. Larger bodies, and bodies of unknown size, are read and
+/// executed on a separate thread, because megabytes of JSON would delay other requests.
 const LARGE_BODY_BYTES: u64 = 256 << 10;
 
 pub(super) async fn handle_request(State(app): State<Arc<App>>, request: HttpRequest) -> Response {

@@ -1,9 +1,6 @@
 //! The transport of `faber serve`: GraphQL over HTTP, WebSockets and server-sent events.
 //!
-//! It serves any [`Executor`](async_graphql::Executor). It replaces the HTTP handler of
-//! async-graphql, because that handler fails a quarter of the audits for GraphQL over HTTP and
-//! closes WebSockets with wrong codes. That handler also answers requests of every web page that
-//! the user opens.
+//! It serves any [`Executor`](async_graphql::Executor).
 //!
 //! | module | job |
 //! | --- | --- |

@@ -2,7 +2,8 @@
 pub(super) enum Format {
     /// `application/json`: a well-formed request gets status 200 even if it fails.
     Json,
-    /// `application/graphql-response+json`: the HTTP status shows whether the operation succeeded.
+    /// `application/graphql-response+json`: the HTTP status shows whether the operation was
+    /// executed.
     GraphqlResponse,
     /// `text/event-stream`. Used only if the client names this type, and not for wildcards.
     EventStream,
@@ -22,11 +23,8 @@ impl Format {
     }
 }
 
-/// Chooses the best format, or `None` if the client accepts none.
-///
-/// The format with the highest weight is chosen. Of formats with equal weights, the format that the
-/// client names most precisely is chosen. A wildcard means JSON, because older clients do not know
-/// `application/graphql-response+json`.
+/// Chooses the best format, or `None` if the client accepts none. A wildcard means JSON, because
+/// older clients do not know `application/graphql-response+json`.
 pub(super) fn choose_format(accept: &str) -> Option<Format> {
     let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
     if ranges.is_empty() {

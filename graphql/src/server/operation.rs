@@ -161,10 +161,8 @@ fn select_operation<'a>(
     }
 }
 
-/// Returns an error for each non-null variable that is null, or that is missing and has no default.
-///
-/// Without this check, the executor would report a missing variable only when a field reads it,
-/// perhaps after other fields had effects.
+/// Returns an error for each required variable that is missing or null. The executor would report
+/// it only when a field reads it, perhaps after other fields had effects.
 fn find_missing_variables(operation: &OperationDefinition, request: &Request) -> Vec<ServerError> {
     let mut errors = Vec::new();
     for definition in &operation.variable_definitions {

@@ -64,8 +64,8 @@ pub(super) fn build_router(app: Arc<App>, guard_state: GuardState) -> Router {
         .layer(middleware::from_fn_with_state(Arc::new(guard_state), check_hosts_and_origins))
 }
 
-/// Compresses responses for clients that accept compression. Compresses neither event streams
-/// nor files of the page, because these already have compressed copies.
+/// Compresses responses for clients that accept compression. Compresses no event streams, and no
+/// files of the page that have a compressed copy.
 fn build_compression() -> CompressionLayer<impl Predicate> {
     let is_worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::SSE);
     // The fastest level needs little CPU time, and already saves most of the bytes.

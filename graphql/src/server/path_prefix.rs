@@ -1,8 +1,5 @@
-//! The path below which a proxy shows this server.
-//!
-//! A proxy may remove the prefix from each path or keep it. The server accepts both: it removes the
-//! prefix from paths that begin with it, and leaves all other paths as they are. So health checks
-//! and scrapers that bypass the proxy need no prefix.
+//! The path below which a proxy shows this server. The server accepts paths with and without the
+//! prefix, because a proxy may remove it or keep it.
 
 use std::{fmt, str::FromStr};
 

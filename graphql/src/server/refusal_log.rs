@@ -1,6 +1,5 @@
 //! Logs rejected requests. A client can send very many of them, so at most one line per second is
-//! logged. Each line contains the number of rejected requests without a line since the previous
-//! one.
+//! logged.
 
 use std::{
     net::IpAddr,

@@ -60,11 +60,8 @@ const SCHEMA_CHECK_GRACE: Duration = Duration::from_millis(500);
 /// Pause after a connection could not be accepted, for example because too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `schema` on `listener` until `shutdown` resolves and running work has ended.
-///
-/// At shutdown, WebSockets are closed with 1001, and event streams end. Requests have
-/// `shutdown_grace` to finish, and are then dropped. All tasks have ended when this function
-/// returns.
+/// Serves `schema` on `listener` until `shutdown` resolves and running work has ended. Requests
+/// have `shutdown_grace` to finish, and are then dropped.
 pub fn serve<E: Executor>(
     listener: TcpListener,
     schema: E,

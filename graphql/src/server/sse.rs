@@ -28,10 +28,8 @@ const COMPLETE_EVENT: &str = "event: complete\ndata:\n\n";
 /// the comment fails.
 const KEEP_ALIVE_COMMENT: &str = ":\n\n";
 
-/// Streams the responses of `operation` on the threads of subscriptions.
-///
-/// At shutdown, and when the access of the caller ends, the stream ends without `complete`. So the
-/// client reconnects.
+/// Streams the responses of `operation`. At shutdown, and when the access of the caller ends, the
+/// stream ends without `complete`, so that the client reconnects.
 pub(super) async fn stream_operation(
     app: &Arc<App>,
     operation: Operation,

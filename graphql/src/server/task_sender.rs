@@ -39,9 +39,8 @@ impl TaskSender {
         let _ = self.tasks.send(task).await;
     }
 
-    /// Runs `future` until it finishes, even if the caller drops the returned future.
-    ///
-    /// Returns `None` if the server shut down first.
+    /// Runs `future` until it finishes, even if the caller drops the returned future. Returns
+    /// `None` if the server shut down first.
     pub(super) async fn run_to_end<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -58,9 +57,8 @@ impl TaskSender {
         result.await.ok()
     }
 
-    /// Runs `future` on the thread of large requests while the caller waits.
-    ///
-    /// Returns `None` if the server shut down first.
+    /// Runs `future` on the thread of large requests while the caller waits. Returns `None` if the
+    /// server shut down first.
     pub(super) async fn run_large<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,

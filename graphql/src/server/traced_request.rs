@@ -51,12 +51,8 @@ impl TracedRequest {
     }
 }
 
-/// The span and the scope of an operation whose answers are a stream.
-///
-/// The request that opened a WebSocket ends long before its operations, so each of them has a
-/// server span of its own. An operation over server-sent events belongs to its request. Only a
-/// subscription has a second span there, because the span of the request ends with the headers of
-/// the answer.
+/// The span and the scope of an operation whose answers are a stream. The request that opened the
+/// stream ends earlier, so the operation can have a span of its own.
 pub(super) struct TracedOperation {
     span: Option<OpenSpan>,
     scope: Option<Scope>,

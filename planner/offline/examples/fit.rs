@@ -5,14 +5,8 @@
 //! cargo run --release -p offline --example fit -- tests/data/queries/dev.jsonl
 //! ```
 //!
-//! The search changes one weight at a time by a quarter and keeps a change that gains a point. It
-//! stops after a round over all weights without a change, and at the latest after three rounds. It
-//! is deterministic. A query that is planned right or refused usefully gives one point, a wrong
-//! plan costs one point, and a dangerous plan costs ten. `score.py` beside the queries judges the
-//! plans, so Python 3 is needed.
-//!
 //! The queries are cut into two parts by their ids. The weights are fitted on each part and
-//! measured on the other part, then fitted on both parts.
+//! measured on the other part.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

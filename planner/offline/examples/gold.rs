@@ -21,9 +21,8 @@
 //! and `array`. Lines of Seal-Tools get the tools that the prompts of Seal-Tools list.
 //!
 //! The planner was developed with the queries that have even ids. The queries with odd ids test it.
-//! `--errors SET` prints the errors in the even half of a set. The sets do not contain the effects
-//! of tools. By default all tools count as `read`. With `--once` all tools have effects, and then
-//! the planner needs more evidence for a call.
+//! `--errors SET` prints the errors in the even half of a set. With `--once`, all tools have
+//! effects.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
 

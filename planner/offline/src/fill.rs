@@ -1,9 +1,5 @@
-//! Reads one clause as calls of one tool. Decides for all slots together which words fill them.
-//!
-//! Each kind of evidence proposes candidates ([`typed`], [`choices`], [`texts`], [`groups`],
-//! [`references`]). One assignment takes the candidates that fit together best ([`assignment`]).
-//! The nouns of the tool are compared with the words that are not values ([`words`]). A query that
-//! only reads may be read without its grammar ([`lookup`]).
+//! Reads one clause as calls of one tool. Each kind of evidence proposes candidates, and one
+//! assignment takes those that fit together best.
 
 mod assignment;
 mod choices;

@@ -1,19 +1,9 @@
 //! Plans without a model: by the words of a query and of the tools' names, descriptions and
-//! schemas.
+//! schemas. The same query over the same tools gives the same plan.
 //!
-//! The same query over the same tools gives the same plan. A query is cut into tokens ([`token`])
-//! and clauses with moods ([`clause`]). Every tool is read once: its verb, its nouns, its slots for
-//! values and its outputs ([`tool`]). For each clause, the tools whose verbs fit are tried
-//! ([`plan`]). The words of the clause are given to the slots by one assignment ([`fill`]) that
-//! maximises a sum of weights ([`weights`]). Words such as `its title` refer to outputs of earlier
-//! steps ([`memory`]), and conditions become expressions.
-//!
-//! A query that only reads may say values in any order. Its values are looked up by their form and
-//! the words near them (`plan/lookups.rs`).
-//!
-//! Words that no slot takes and values that are guessed are doubts. A plan with doubts has
-//! warnings, and its acting steps need approval. Most of the known words come from one file
-//! ([`lexicon`]).
+//! For each clause of the query, the tools whose verbs fit are tried ([`plan`]). The words of the
+//! clause are given to the slots by one assignment ([`fill`]) that maximises a sum of weights
+//! ([`weights`]).
 
 mod clause;
 mod fill;

@@ -124,9 +124,8 @@ impl WantedValue<'_> {
             })
     }
 
-    /// Returns a parameter of the step that fits the slot. Any path fits a slot for a path. A slot
-    /// for a name must mention the parameter in its description: `a pull request from it` needs
-    /// the branch.
+    /// Returns a parameter of the step that fits the slot. A slot for a name must mention the
+    /// parameter in its description: `a pull request from it` needs the branch.
     fn parameter_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let is_path = |other: &&Slot| other.kind == SlotKind::Path;
         match self.slot.kind {
@@ -193,9 +192,8 @@ fn main_text(outputs: &[Output]) -> String {
     outputs.iter().find(is_text).map(|output| output.path.clone()).unwrap_or_default()
 }
 
-/// Returns the path of the output that fills a slot: the output with the slot's name, otherwise an
-/// output that fits the kind of the slot. An output `id` identifies the thing that has the outputs,
-/// so it fits only if the slot means this thing.
+/// Returns the path of the output that fills a slot. An output `id` identifies the thing that has
+/// the outputs, so it fits only if the slot means this thing.
 pub(super) fn field_for(outputs: &[Output], slot: &Slot, is_own: bool) -> Option<String> {
     let mut scalars = outputs.iter().filter(|output| output.kind != OutputKind::List);
     let called = |name: &str| {

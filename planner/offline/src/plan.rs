@@ -1,8 +1,4 @@
 //! Makes steps of clauses: finds the tool of each clause, loops, conditions and doubts.
-//!
-//! A clause is read with each tool whose verb fits it ([`verbs`]). It may be several calls
-//! ([`split`]), a loop ([`loops`]) or have a condition ([`conditions`]). The best reading is
-//! checked ([`checks`]) and added ([`steps`]).
 
 mod chains;
 mod checks;
@@ -83,8 +79,7 @@ impl<'a> Planning<'a> {
     }
 
     /// Plans the clauses of a query one after another. If that fails, tries to answer the query by
-    /// a chain of calls, and then by a lookup. A lookup also replaces a plan that only reads by one
-    /// tool.
+    /// a chain of calls, and then by a lookup.
     pub(super) fn plan(&mut self, tokens: &[Token]) -> Result<(), Refusal> {
         let reader = ClauseReader { lexicon: self.lexicon, tools: self.tools };
         let clauses = self.rewrite_copies(reader.read(tokens));

@@ -75,8 +75,8 @@ impl Token {
         )
     }
 
-    /// Returns the noun for the target of a path: `file` if the path has an ending, otherwise
-    /// `directory`. Returns `None` for a path that begins with a point.
+    /// Returns the stem of the noun for a path: `file` if its last part has a dot, otherwise
+    /// `directori`.
     pub(super) fn path_noun(&self) -> Option<&'static str> {
         let is_path = self.kind == TokenKind::Path && !self.value.starts_with('.');
         let name = self.value.rsplit('/').next().filter(|_| is_path)?;

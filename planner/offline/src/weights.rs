@@ -1,8 +1,5 @@
-//! The weights of evidence.
-//!
-//! `examples/fit.rs` looks for better values on the development half of the yardstick. The values
-//! here are round numbers set by hand, because fitted values are no better on queries that they
-//! were not fitted on.
+//! The weights of evidence. They are round numbers set by hand, because fitted values are no better
+//! on queries that they were not fitted on.
 
 macro_rules! weights {
     ($($(#[$about:meta])* $name:ident: $value:expr,)*) => {

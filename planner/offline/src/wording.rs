@@ -1,7 +1,4 @@
 //! Decides whether a query orders a call, for checks of plans that another planner wrote.
-//!
-//! The clauses and their moods are those of the planner in this crate, so one reader of English
-//! decides in both places.
 
 use std::collections::BTreeSet;
 
@@ -56,9 +53,8 @@ impl<'a> Wording<'a> {
         Self { query, tokens: said, clauses, nouns, lexicon }
     }
 
-    /// Returns how the query mentions a call, and the words of the query that decide this. Of
-    /// several clauses about the tool, the clause with the most of the call's values counts.
-    /// `values` are words in lower case.
+    /// Returns how the query mentions a call, and the words of the query that decide this. `values`
+    /// are words in lower case.
     pub fn standing(&self, tool: &ToolDefinition, values: &[String]) -> (Standing, String) {
         let tool = Tool::read(tool, tool.name.to_string(), self.lexicon);
         let fits = self.clauses.iter().filter(|clause| self.mentions_tool(clause, &tool));

@@ -115,8 +115,8 @@ impl<'a> Arguments<'_, 'a> {
             Some(ArgumentValue::Cut) => return Err(ArgumentsError::Cut),
             None => self.read_unquoted(value_at, name.map(|name| name.0))?,
         };
-        // Looks for the quote of a string, because a string with a forgotten quote would include
-        // other text.
+        // A value that begins with a quote may lack its closing quote, and would then include other
+        // text.
         let quote = word::find_quote(self.source, value_at).filter(|_| !is_bare);
         let word = value.as_str().filter(|_| is_bare);
         match name {

@@ -59,11 +59,8 @@ pub(super) fn schema_types(schema: &Value) -> Option<Vec<&str>> {
     Some(types)
 }
 
-/// The names of a catalog's tools.
-///
-/// A lookup tries the exact name, then the name in lower case, then the name with underscores for
-/// characters that providers forbid. A name in the second or third form is found only if it means
-/// exactly one tool.
+/// The names of a catalog's tools. A lookup accepts other case and the underscores of providers, if
+/// the name then means exactly one tool.
 pub struct CatalogNames<'a> {
     catalog: &'a Catalog,
     by_lowercase_name: OnceCell<BTreeMap<String, UniqueTool>>,

@@ -1,8 +1,4 @@
 //! JSON as models write it: single quotes, bare words, trailing commas, comments, Python literals.
-//!
-//! After a syntax error, the scan continues where the reader stopped. If the reader had just read a
-//! string, the scan continues directly after the opening quote of that string. Its closing quote
-//! may be missing, so it may contain other calls.
 
 use std::ops::Range;
 

@@ -23,9 +23,8 @@ struct Key<'a> {
     value: usize,
 }
 
-/// Reads pairs up to the end of a sentence, a line or the text.
-///
-/// An unquoted value is one word, because prose does not mark the end of a phrase.
+/// Reads pairs up to the end of a sentence, a line or the text. An unquoted value is one word,
+/// because prose does not mark the end of a phrase.
 pub(super) fn read(source: &Source<'_>, index: usize, tool: &KnownTool) -> Pairs {
     let Some(mut key) = key_at(source, index) else { return Pairs::Absent };
     let mut args = Args::new();
@@ -47,10 +46,8 @@ pub(super) fn read(source: &Source<'_>, index: usize, tool: &KnownTool) -> Pairs
     }
 }
 
-/// Reads a text that contains only arguments: an object, pairs, or nothing. Also returns the number
-/// of steps of the reader.
-///
-/// An unquoted value extends to the next pair, or to the end of the text.
+/// Reads a text that contains only arguments. Also returns the number of steps of the reader. An
+/// unquoted value extends to the next pair, or to the end of the text.
 pub(super) fn read_whole(text: &str, tool: &KnownTool) -> (Option<Args>, usize) {
     let source = Source::new(text);
     let start = source.skip_markup(0);

@@ -18,10 +18,8 @@ pub(super) const SUCCESS_HEADING: &str = "Tool execution successful:";
 pub(super) const FAILURE_HEADING: &str = "Tool execution failed:";
 pub(super) const REPORT_END: &str = "\nPlease provide a";
 
-/// Writes the system prompt that teaches a model to call these tools. Empty without tools.
-///
-/// Each tool is listed with its description and parameters, because models guess missing facts. An
-/// example calls one of the tools, if a tool accepts sample values. The prompt uses display names.
+/// Writes the system prompt that teaches a model to call these tools. Empty without tools. Lists
+/// the parameters of each tool, because models guess missing facts.
 pub fn tool_prompt<'a>(
     tools: impl IntoIterator<Item = &'a ToolDefinition>,
     shown_name: impl Fn(&ToolDefinition) -> ToolName,
@@ -161,9 +159,7 @@ pub(super) fn list_parameters(
     })
 }
 
-/// Writes an example call of one of the tools: of `file_tools.glob` if it is among them, otherwise
-/// of the first tool that accepts sample values. Tools with required parameters come first, and at
-/// most [`MAX_EXAMPLES_TRIED`] tools are tried. Returns `None` if none of them accepts the sample
+/// Writes an example call of one of the tools. Returns `None` if no tried tool accepts the sample
 /// values.
 fn example_call(tools: &[(ToolName, &ToolDefinition)]) -> Option<String> {
     if tools.iter().any(|(name, _)| name.as_str() == "file_tools.glob") {

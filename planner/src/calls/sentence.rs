@@ -1,5 +1,5 @@
-//! Reads calls of the form `use set.name with …`, where `…` is a JSON object or pairs. Any words
-//! may come before such a call.
+//! Reads calls of the form `use set.name with …`, where `…` is a JSON object or pairs. Words may
+//! come before such a call, unless they negate it.
 
 use std::{ops::Range, sync::Arc};
 

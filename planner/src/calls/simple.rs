@@ -182,8 +182,7 @@ fn may_be_argument(source: &Source<'_>, index: usize, tool: Option<&KnownTool>) 
     is_parameter || is_label && !is_new && marker::tool_marker_end(source, index).is_none()
 }
 
-/// Returns the end of the echo of a result that begins at a position. The second line of an echo
-/// names the tool. An echo ends with the last sentence of a report, or with its paragraph.
+/// Returns the end of the echo of a result that begins at a position.
 pub(super) fn find_echo_end(
     source: &Source<'_>,
     index: usize,

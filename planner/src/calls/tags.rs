@@ -20,7 +20,7 @@ pub(super) enum TagKind {
 pub(super) struct Tag<'a> {
     /// The name without a prefix such as `antml:`.
     pub(super) name: &'a str,
-    pub(super) full: &'a str,
+    pub(super) full_name: &'a str,
     pub(super) attribute: Option<String>,
     pub(super) end: usize,
     pub(super) is_empty: bool,
@@ -32,7 +32,7 @@ impl<'a> Tag<'a> {
         if source.byte(index) != Some(b'<') {
             return None;
         }
-        let (full, stop) = read_name(source, index + 1)?;
+        let (full_name, stop) = read_name(source, index + 1)?;
         let close = source.skip(stop, |byte| !matches!(byte, b'>' | b'<' | b'\n'));
         if source.byte(close) != Some(b'>') {
             return None;
@@ -44,8 +44,8 @@ impl<'a> Tag<'a> {
             None => name_attribute(attributes_text),
         };
         Some(Self {
-            name: local_name(full),
-            full,
+            name: local_name(full_name),
+            full_name,
             attribute,
             end: close + 1,
             is_empty,

@@ -4,9 +4,8 @@ use super::source::Source;
 
 const TYPOGRAPHIC_QUOTES: [(&str, &str); 2] = [("“", "”"), ("‘", "’")];
 
-/// Returns the end of the opening quote of the string at a position, and whether the string is raw.
-/// Prefixes of Python count, too: `r"\d"` is raw, and `f`, `b` and `u` change nothing. Typographic
-/// quotes count as well: `“…”` and `‘…’`.
+/// Returns the position of the opening quote of the string at a position, and whether the string is
+/// raw, as in Python's `r"\d"`.
 pub(super) fn find_quote(source: &Source<'_>, index: usize) -> Option<(usize, bool)> {
     let is_quote = |byte: u8| matches!(byte, b'"' | b'\'');
     match source.byte(index)? {
@@ -30,9 +29,7 @@ pub(super) fn is_expression(source: &Source<'_>, index: usize, text: &str) -> bo
 }
 
 /// Reads the string whose quote is at this position. Returns `None` if the string does not end.
-///
-/// Three quotes count as one, as in Python. Models forget escapes, so line breaks are allowed and a
-/// backslash before any other character is literal.
+/// Allows line breaks and lone backslashes, because models forget escapes.
 pub(super) fn read_string(
     source: &Source<'_>,
     index: usize,
@@ -121,9 +118,8 @@ fn read_hex(source: &Source<'_>, index: usize) -> Option<u32> {
     })
 }
 
-/// Returns the end of the word at a position, trailing blanks included. A word may contain simple
-/// brackets that close on its line, such as `*.{rs,toml}`. At any other opening bracket the result
-/// is an error with its position, because another value may begin there.
+/// Returns the end of the word at a position, trailing blanks included. Returns an error with the
+/// position of an opening bracket at which another value may begin.
 pub(super) fn find_word_end(
     source: &Source<'_>,
     index: usize,
@@ -165,9 +161,8 @@ pub(super) fn parse_word(word: &str) -> Value {
     parse_literal(word).unwrap_or_else(|| Value::from(word))
 }
 
-/// Returns the value of a literal.
-///
-/// An integer beyond 64 bits is not a literal, because rounding would change it.
+/// Returns the value of a literal. An integer beyond 64 bits is not a literal, because rounding
+/// would change it.
 pub(super) fn parse_literal(word: &str) -> Option<Value> {
     if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
         return Some(Value::from(word.eq_ignore_ascii_case("true")));

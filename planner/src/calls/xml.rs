@@ -235,7 +235,7 @@ impl<'a> Element<'_, 'a> {
         if source.byte(position) == Some(b'{')
             && let Some((args, end)) = self.read_object(position)
         {
-            let close = format!("</{}>", child.full);
+            let close = format!("</{}>", child.full_name);
             let end = source.find_word_end(source.skip_markup(end), &close).ok_or(NotACallError)?;
             return Ok((TagArguments::Object(args), end));
         }
@@ -337,7 +337,7 @@ fn content_range(
         Some(data) if data <= limit => source.find(data..limit, "]]>")? + 3,
         _ => tag.end,
     };
-    let close = format!("</{}>", tag.full);
+    let close = format!("</{}>", tag.full_name);
     let end = source.find(from..limit.max(from), &close)?;
     Some((tag.end..end, end + close.len()))
 }

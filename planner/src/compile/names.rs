@@ -133,8 +133,7 @@ impl<'a> Naming<'a> {
     }
 
     /// Returns the reason why a name, perhaps followed by a path, matches no step, and a
-    /// suggestion. If it is unclear where the name ends, the message uses `first` as the name of
-    /// the step.
+    /// suggestion. The message uses `first` as the name if it is unclear where the name ends.
     pub(super) fn describe_unknown_name(&self, name: &str, first: &str) -> (String, String) {
         let ends = name.char_indices().rev().filter(|(_, c)| matches!(c, '.' | '['));
         let prefixes = std::iter::once(name).chain(ends.map(|(end, _)| name[..end].trim_end()));

@@ -63,9 +63,8 @@ impl Dependents {
     }
 }
 
-/// Warns if the author's order differs from the order that the compiler found.
-///
-/// With a cycle there is no order, so only the names are checked.
+/// Warns if the author's order differs from the order that the compiler found. With a cycle there
+/// is no order, so only the names are checked.
 pub(super) fn check_order(
     given: &[String],
     order: &[StepNumber],

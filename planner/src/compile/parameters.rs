@@ -1,7 +1,4 @@
-//! Checks parameters against the schemas of tools.
-//!
-//! Reports only errors that are certain. The execution checks the value of a whole-value template
-//! when it renders the template.
+//! Checks parameters against the schemas of tools. Reports only errors that are certain.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,7 +1,5 @@
-//! Reads drafts from JSON and reports the place of each error.
-//!
-//! This module reads each field by hand and not with `serde`, because an author needs all errors at
-//! the same time, with their places and suggestions for misspelt fields.
+//! Reads drafts from JSON by hand and not with `serde`, because an author needs all errors at the
+//! same time, with their places and suggestions.
 
 use serde_json::{Map, Value};
 use shared::{diagnostic::Diagnostic, limits};
@@ -39,10 +37,8 @@ pub(super) const COMPENSATION_FIELDS: [&str; 5] =
 pub(super) const RETRY_FIELDS: [&str; 5] =
     ["maxAttempts", "backoffMs", "maxBackoffMs", "multiplier", "jitter"];
 
-/// Reads a draft from JSON text.
-///
-/// An error that leaves the draft readable, such as an unknown field, becomes an error among its
-/// notices. The compiler reports the notices together with all other errors.
+/// Reads a draft from JSON text. An error that leaves the draft readable becomes one of its
+/// notices, so that the compiler reports it together with all other errors.
 pub fn parse(text: &str) -> Result<Draft, Vec<Diagnostic>> {
     if text.len() > limits::PLAN_BYTES {
         let message = format!("the plan has more than {} bytes", limits::PLAN_BYTES);

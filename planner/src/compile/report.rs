@@ -10,10 +10,8 @@ const MAX_FORMATTED_DIAGNOSTICS: usize = 100;
 /// all steps.
 pub(super) const WHOLE_DRAFT: usize = usize::MAX;
 
-/// Collects diagnostics under the number of their step.
-///
-/// Diagnostics beyond the limit are counted and never formatted, so a draft with a million errors
-/// costs no more than a draft with a hundred errors.
+/// Collects diagnostics under the number of their step. Diagnostics beyond the limit are counted
+/// and never formatted, so a draft with a million errors costs little more than one with a hundred.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     errors: DiagnosticList,

@@ -87,10 +87,8 @@ impl ConfiguredEmbedder {
         Self { store, source, opened: OnceCell::new() }
     }
 
-    /// Returns the embedder, or `None` if none is configured.
-    ///
-    /// Probes the embedder before its first use and after a failure, so that a server that is down
-    /// costs a single request. Each call tries again, so a repaired embedder needs no restart.
+    /// Returns the embedder, or `None` if none is configured. Each call after a failure tries
+    /// again, so a repaired embedder needs no restart.
     pub async fn open(&self) -> Result<Option<Embedding>, EmbedError> {
         let Some(source) = &self.source else { return Ok(None) };
         let opened = self.opened.get_or_try_init(|| self.connect(source)).await?;

@@ -1,8 +1,5 @@
-//! Downloads embedding models from a hub.
-//!
-//! The weights must match a SHA-256: the hash that the caller gives, otherwise the hash in
-//! [`PINNED_SHA256`], otherwise the hash that the hub names, if it names one. The model is opened
-//! and used once before the directory gets its final name. An interrupted download is resumed.
+//! Downloads embedding models from a hub. The model is opened and used once before the directory
+//! gets its final name.
 
 pub(crate) mod download;
 

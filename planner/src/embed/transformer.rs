@@ -1,7 +1,5 @@
-//! The BERT transformer.
-//!
-//! The tokens of several texts are rows of one matrix, one text after another. Dense layers process
-//! all rows in one product, without padding. Only attention works on each text alone.
+//! The BERT transformer. The tokens of several texts are rows of one matrix, so dense layers
+//! process all texts in one product without padding.
 
 use ndarray::{Array2, ArrayView2, Axis, linalg::general_mat_mul};
 

@@ -1,8 +1,5 @@
-//! The weights of a model in `safetensors` files.
-//!
-//! Tensors are read one by one, so memory holds the model once. A matrix may be quantised to four
-//! bits: `NAME.q4` holds two numbers in each byte, lower half first, each plus eight. `NAME.scale`
-//! holds the factor of each group of [`GROUP_LEN`] numbers.
+//! The weights of a model in `safetensors` files. Tensors are read one by one, so memory holds the
+//! model once.
 
 use std::{
     borrow::Cow,

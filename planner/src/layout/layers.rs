@@ -7,9 +7,8 @@ use super::GraphEdge;
 const PLACEHOLDERS_PER_NODE: usize = 16;
 const MIN_PLACEHOLDER_LIMIT: usize = 4_000;
 
-/// A graph whose edges connect adjacent layers. If an edge passes a layer, the layer has a
-/// placeholder for it, unless the edge is drawn straight. The placeholders come after the real
-/// nodes.
+/// A graph whose edges connect adjacent layers. An edge that passes a layer has a placeholder in
+/// it, unless the edge is drawn straight. The placeholders come after the real nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LayeredGraph {
     pub(super) real_node_count: usize,

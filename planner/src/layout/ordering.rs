@@ -3,8 +3,7 @@ use super::layers::LayeredGraph;
 const MAX_SWEEPS: usize = 24;
 const MAX_SWEEPS_WITHOUT_GAIN: usize = 4;
 
-/// Orders the nodes of each layer. Several passes, downwards and upwards, put every node at the
-/// mean position of its neighbours. The order with the fewest crossings is kept.
+/// Orders the nodes of each layer, and keeps the order with the fewest crossings of several passes.
 pub(super) fn reduce_crossings(graph: &mut LayeredGraph) {
     order_by_search(graph);
     let mut positions = vec![0; graph.layer_of.len()];
@@ -98,9 +97,8 @@ fn count_all_crossings(graph: &LayeredGraph, positions: &[usize]) -> usize {
     counted.sum()
 }
 
-/// Counts the crossings between two layers. Edges are pairs of positions.
-///
-/// After Barth, Jünger and Mutzel: crossings are inversions, counted by a tree of sums.
+/// Counts the crossings between two layers (Barth, Jünger and Mutzel). Edges are pairs of
+/// positions.
 fn count_crossings(edges: &mut [(usize, usize)], lower: usize) -> usize {
     edges.sort_unstable();
     let mut sums = vec![0_usize; lower + 1];

@@ -223,10 +223,8 @@ struct Block {
     count: usize,
 }
 
-/// Moves the nodes of a layer as near to their neighbours as their order allows.
-///
-/// This is isotonic regression: after subtracting the offsets, positions must not decrease from
-/// left to right. The algorithm pools adjacent violators, which leads to the least sum of squares.
+/// Moves the nodes of a layer as near to their neighbours as their order allows. This is isotonic
+/// regression with the least sum of squares.
 fn move_nodes_to_neighbours(
     graph: &LayeredGraph,
     layer: &[usize],

@@ -35,8 +35,8 @@ pub(super) fn build_client(is_local: bool) -> reqwest::Result<Client> {
     if is_local { builder.no_proxy() } else { builder }.build()
 }
 
-/// Sends a request and reads the answer. Closes the connection if the answer is too long, and then
-/// returns only the beginning of an error.
+/// Sends a request and reads the answer. Fails if a successful answer is too long. Reads only the
+/// beginning of a long error answer.
 pub(super) async fn send_request(request: RequestBuilder) -> Result<Answer, ExchangeError> {
     let response = request.send().await;
     let mut response =

@@ -1,8 +1,6 @@
-//! A model on this machine: finds a server on loopback, or lets its owner start one.
-//!
-//! Ollama, llama.cpp's server and LM Studio speak `OpenAI`'s chat completions, so a model that is
-//! found is an ordinary [`Provider`]. The search begins with the first question. If the model
-//! becomes unavailable, the next question starts another search, because the server may have ended.
+//! A model on this machine: finds a server on loopback, or lets a [`ServerStarter`] start one. If
+//! the model becomes unavailable, the next question starts another search, because the server may
+//! have ended.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 

@@ -1,7 +1,4 @@
 //! A model of a provider, asked once over HTTP.
-//!
-//! Faber speaks two formats: `OpenAI`'s chat completions ([`openai`]) and Anthropic's messages
-//! ([`anthropic`]). Nearly every provider offers one of these formats.
 
 mod anthropic;
 mod failures;

@@ -1,7 +1,5 @@
-//! The download of the local planning model: one file in GGUF, with a note of its origin.
-//!
-//! The note is written last, so a folder with a note has a complete and checked model. An
-//! interrupted download resumes if the checksum is known.
+//! The download of the local planning model: one file in GGUF. A note of its origin is written
+//! last, so a folder with a note has a complete and checked model.
 
 use std::{
     fs,

@@ -6,11 +6,7 @@ use crate::{
 };
 
 /// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
-/// steps of a draft, unless the draft sets them. A call that needed approval needs it again under
-/// any step id.
-///
-/// `catalog` is the catalog with which the draft is compiled. The planner may know only a part of
-/// this catalog, in which short names can mean other tools.
+/// steps of a draft. `catalog` is the catalog with which the draft is compiled.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called_tool(step, catalog);

@@ -1,9 +1,8 @@
 //! Detours: new versions of a plan that no model writes, after a tool that only reads has failed.
 //!
 //! A detour replaces a step that failed permanently with other calls that only read and lead to a
-//! value of the same type ([`crate::toolkit::chain`]). The rest of the plan does not change, so a
-//! detour neither repeats nor adds a call with an effect. A step with an effect has no detour, and
-//! neither has a step for which another attempt may succeed.
+//! value of the same type ([`crate::toolkit::chain`]). All other calls stay, so a detour neither
+//! repeats nor adds a call with an effect.
 
 #[cfg(test)]
 mod tests;

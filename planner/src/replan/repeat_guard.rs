@@ -1,9 +1,5 @@
-//! Rejects new plans that would repeat an effect.
-//!
-//! The guard collects the calls of `once` tools from the logs of a finished execution, of the
-//! executions that it continues, and of their child executions. It compares them with the calls of
-//! a new plan. Before the plan runs, the parameters of these calls are known only from reused
-//! outputs, the input, and the literal parameters of `flow.echo`.
+//! Rejects new plans that would repeat an effect. Before a plan runs, only some parameters of its
+//! calls are known.
 
 use std::{borrow::Cow, cell::Cell, collections::BTreeMap, sync::Arc};
 
@@ -36,7 +32,7 @@ const ECHO_TOOL: &str = "flow.echo";
 #[expect(clippy::disallowed_types, reason = "values have no order")]
 type StepsByParameters = std::collections::HashMap<Arc<Value>, StepId>;
 
-/// The effects of a finished execution that no new plan may repeat.
+/// The effects that no new plan may repeat.
 #[derive(Debug)]
 pub struct RepeatGuard<'a> {
     ended: &'a Execution,

@@ -1,13 +1,8 @@
-//! Selection by meaning and words, for the query and for each of its parts.
-//!
-//! For each text, a tool gets a weighted sum. It consists of the cosine of its vectors, its lexical
-//! score as a share of the best tool's score, and the share of its name that the text contains. In
-//! a query with parts, the whole query counts half and the best part counts half, so each part
-//! finds its tool. Learned outcomes move the score a little.
+//! Selection by meaning and words, for the query and for each of its parts, so that each part finds
+//! its tool.
 //!
 //! Sums of scores on one scale do better here than sums of reciprocal ranks, as in Bruch, Gai and
 //! Ingber, “An Analysis of Fusion Functions for Hybrid Retrieval” (2023).
-//! `docs/reference/selection.md` has the figures of both kinds of sums.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,10 +1,5 @@
-//! Learned outcomes: tools that succeeded or failed for queries of a kind.
-//!
-//! The leader algorithm (Hartigan, “Clustering Algorithms”, 1975, chapter 3) groups queries. A
-//! query joins the nearest kind whose first query has a similarity of at least [`MIN_SIMILARITY`],
-//! or starts a new kind. A kind stores the text of its first query and no vector, so it does not
-//! depend on a model. Older outcomes count less, as in [learned
-//! transitions](crate::toolkit::learned).
+//! Learned outcomes: tools that succeeded or failed for queries of a kind. The leader algorithm
+//! (Hartigan, “Clustering Algorithms”, 1975, chapter 3) groups queries.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -22,9 +17,8 @@ pub(super) const MAX_KINDS: usize = 256;
 const MAX_TOOLS: usize = 32;
 const MAX_QUERY_BYTES: usize = 1_000;
 
-/// The learned outcomes of queries.
-///
-/// Weights are relative to a time, like the weights of learned transitions.
+/// The learned outcomes of queries. Weights are relative to a time, like the weights of learned
+/// transitions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcomes {

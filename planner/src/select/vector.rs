@@ -1,8 +1,5 @@
-//! Vectors: products, cosines and means.
-//!
-//! Reported numbers are summed in `f64`. The search for candidates sums integers: they need half
-//! the memory of `f32`, have no rounding on the way, and differ from the reported numbers by at
-//! most [`slack`].
+//! Vectors: products, cosines and means. The search for candidates sums integers, which differ from
+//! the reported numbers by at most [`slack`].
 
 /// Number of independent sums, so that the processor computes them in parallel.
 const PARALLEL_SUMS: usize = 8;
@@ -101,9 +98,8 @@ pub(super) fn quick_cosine(a: &[i16], b: &[i16]) -> f32 {
     to_f32(f64::from(sum) / (SCALE * SCALE))
 }
 
-/// Returns the maximum error of a quick cosine. Each number of both vectors is rounded by at most
-/// half of 1 / [`SCALE`]. By the inequality of Cauchy and Schwarz, this limits the error of the
-/// sum. The rounding to `f32` is added.
+/// Returns the maximum error of a quick cosine, by the inequality of Cauchy and Schwarz. Each
+/// number of both vectors is rounded by at most half of 1 / [`SCALE`].
 pub(super) fn slack(dimensions: usize) -> f64 {
     let numbers = u32::try_from(dimensions).map_or(f64::MAX, f64::from);
     1.01 * numbers.sqrt() / SCALE + 1e-6

@@ -1,12 +1,7 @@
 //! Typed backward chaining: a chain of tools that read leads from known values to a wanted value.
 //!
-//! A [`Field`] is a parameter or an output of a tool. Two fields have the same type if their names
-//! agree with the things that they belong to (`id` of `get_order` and `order_id`). They also have
-//! the same type if their schemas describe them in the same words. A [`Route`] is the cheapest
-//! chain from [`Given`] values to a wanted field ([`search`]). Items of lists are never part of a
-//! route, because a list does not show which of its items is meant.
-//!
-//! The tools are sorted by name, so that their order in a catalog changes nothing.
+//! Items of lists are never part of a [`Route`], because a list does not show which of its items is
+//! meant.
 
 mod field;
 mod naming;

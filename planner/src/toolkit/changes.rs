@@ -1,7 +1,5 @@
-//! Changes of a toolkit, kept apart from the configured graph.
-//!
-//! Each node starts with the graph of its configuration, and the changes are the same on all nodes.
-//! A new configuration adds its actions, and removed actions stay removed.
+//! Changes of a toolkit, kept apart from the configured graph, because they are the same on all
+//! nodes.
 
 use std::collections::BTreeMap;
 

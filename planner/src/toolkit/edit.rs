@@ -6,10 +6,9 @@ use super::{Node, NodeKind, Toolkit, ToolkitError, Vertex, Warning};
 pub(super) type Link = (NodeName, f64);
 
 impl Toolkit {
-    /// Adds an action with edges to its successors and from its predecessors.
-    ///
-    /// An existing action stays. Its new edges are added, and existing edges get the new scores.
-    /// Edges with unknown actions are left out with a warning.
+    /// Adds an action with edges to its successors and from its predecessors. An existing action
+    /// stays and gets the new edges and scores. Edges with unknown actions are left out with a
+    /// warning.
     pub fn add_action(
         &mut self,
         name: &NodeName,
@@ -43,10 +42,8 @@ impl Toolkit {
         Ok(warnings)
     }
 
-    /// Adds a tool with an edge from each action that calls it.
-    ///
-    /// An existing tool stays. Its new edges are added, and existing edges get the new scores.
-    /// Unknown actions are left out with a warning. A new tool without a known action is not added.
+    /// Adds a tool with an edge from each action that calls it. An existing tool stays and gets the
+    /// new edges and scores. Unknown actions are left out with a warning.
     pub fn add_tool(
         &mut self,
         name: &NodeName,

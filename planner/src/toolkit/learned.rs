@@ -1,8 +1,5 @@
-//! Learned followers: the tools that follow each other in executions that succeeded.
-//!
-//! This module counts calls and transitions. Older observations count less. Scores are smoothed
-//! shares of these counts, so a few observations have little influence. Learning never changes the
-//! configured scores, and people see both scores.
+//! Learned followers: the tools that follow each other in executions that succeeded. Scores are
+//! smoothed, so a few observations have little influence.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +36,7 @@ pub struct Learned {
 #[serde(deny_unknown_fields)]
 struct ToolCounts {
     calls: f64,
-    /// Calls that were followed by another call.
+    /// Transitions from this tool to a following call.
     left: f64,
     next: BTreeMap<ToolName, f64>,
 }
@@ -97,8 +94,8 @@ impl Learned {
         self.tools.get(tool).is_some_and(|seen| !seen.next.is_empty())
     }
 
-    /// Returns the tools that usually follow a tool, likeliest first. Observed followers usually
-    /// come before other tools that are called often.
+    /// Returns the likeliest followers of a tool, likeliest first. Every learned tool has a score.
+    /// Observed followers usually come before other tools that are called often.
     pub fn followers(&self, tool: &ToolName, limit: usize, at: Timestamp) -> Vec<Follower> {
         let faded = self.fade_factor(at);
         let all: f64 = self.tools.values().map(|tool| tool.calls).sum();
@@ -120,9 +117,6 @@ impl Learned {
 
     /// Returns the learned score of an edge, or `None` if no such call or transition of its action
     /// was observed. `tool` returns the tool of a name in the graph.
-    ///
-    /// Executions call tools, not actions. A tool of several actions counts for each of them in
-    /// equal shares.
     pub fn score(
         &self,
         toolkit: &Toolkit,

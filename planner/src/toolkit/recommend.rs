@@ -30,10 +30,8 @@ impl Toolkit {
         self.strong_part(&kept, f64::NEG_INFINITY)
     }
 
-    /// Returns the graph near some actions: the actions within reach, their tools, and the edges
-    /// between them. Each edge must reach the threshold, because scores do not add up along a path.
-    ///
-    /// Unknown actions are ignored.
+    /// Returns the graph near some actions. Each edge must reach the threshold, because scores do
+    /// not add up along a path. Unknown actions are ignored.
     #[must_use]
     pub fn recommend<'a>(
         &self,

@@ -1,13 +1,6 @@
-//! Toolkit files: `tools`, `actions`, and chains of actions under `toolkit`.
-//!
-//! The format is chat2graph's, and files may come from other programs. So the reader reports what
-//! it leaves out and ignores unknown fields, unless they look like misspelt keys of the file.
-//! Chains share vertices: a tool of several actions is one vertex.
-//!
-//! Faber adds two fields. `score`, on a tool of an action or on a link of a chain, is the score of
-//! the edge that leads there. Without it, the [default score](super::DEFAULT_SCORE) counts. `order`
-//! lists actions and tools in the order of their addition, if it differs from the order of the
-//! chains.
+//! Toolkit files in chat2graph's format: `tools`, `actions`, and chains of actions under `toolkit`.
+//! Files may come from other programs, so the reader reports what it leaves out and ignores unknown
+//! fields.
 
 use std::collections::BTreeSet;
 

@@ -1,16 +1,9 @@
-//! The typed form of a plan, for servers that force an answer to follow a JSON Schema.
-//!
-//! A model can name only offered tools and their parameters. A value is true or false, a part of
-//! the query, a number of the query, a member of an enumeration, or a template of an output field.
-//! Only parameters for composed text, for dates and other formats, or without a known type take
-//! other values. The size of the schema is limited: if the query has too many words, its parts are
-//! not listed, and any short text is allowed.
+//! The typed form of a plan, for servers that force an answer to follow a JSON Schema. A model can
+//! name only offered tools and their parameters. The size of the schema is limited.
 //!
 //! Small models fill optional parameters that the query does not mention. So an optional flag is
 //! left out unless the query has the words of its name, and an optional date is left out if the
-//! query has no digit. A query without a number gives no number, only a template. The offline
-//! draft, which the model sees as a hint, may have other parameters and values, and the model may
-//! copy them.
+//! query has no digit. The model may copy parameters and values of the offline draft.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,5 @@
-//! The prompts of the model planner.
-//!
-//! The rules are Faber's. All other text comes from users and tools, so it is inside fences, and
-//! nothing in it can close a fence.
+//! The prompts of the model planner. All text of users and tools is inside fences, and nothing in
+//! it can close a fence.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

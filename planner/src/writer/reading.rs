@@ -1,8 +1,5 @@
 //! Reads plans as models write them: in code fences, amid prose, with trailing commas and other
 //! field names.
-//!
-//! The reader repairs what it understands. It warns if it changes a value or leaves out an unknown
-//! field. The compiler reports all other errors to the model.
 
 use std::collections::BTreeSet;
 

@@ -4,8 +4,7 @@
 //! createAuthor(name, email?, role?: "writer"|"editor") -> {_id, name}; once; Creates an author
 //! ```
 //!
-//! A parameter that is shown without a type is a string. If the lines are long in total, each has
-//! fewer output fields and a shorter description.
+//! A parameter that is shown without a type is a string.
 
 use std::fmt::Write as _;
 

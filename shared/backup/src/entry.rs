@@ -1,7 +1,5 @@
-//! Entries of backups and exports. Each entry is one line of JSON with a `type`.
-//!
-//! A log is a series of `events` entries, followed by an `execution` entry. No other entry is
-//! between the entries of a log. Times are microseconds since 1970, as in the stores.
+//! Entries of backups and exports. Each entry is one line of JSON with a `type`. Times are
+//! microseconds since 1970.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -19,10 +19,10 @@ pub enum BackupError {
     #[error("`{path}` is damaged: {why}")]
     Damaged { path: String, why: String },
     #[error(
-        "`{path}` has the backup format {found}, and this `faber` knows formats up to {known}: use \
-         a newer `faber`"
+        "`{path}` has the backup format {found}, and this `faber` knows formats up to \
+         {newest_known}: use a newer `faber`"
     )]
-    TooNew { path: String, found: u32, known: u32 },
+    TooNew { path: String, found: u32, newest_known: u32 },
     #[error("the store is not empty: it has {what}; restore into an empty store")]
     NotEmpty { what: &'static str },
     #[error(

@@ -25,7 +25,8 @@ impl<W: Write + Send> Sink for LineSink<W> {
     }
 }
 
-/// Exports all objects that were created since a time into a file. Replaces an existing file.
+/// Exports the history since a time into a file: no settings, and older objects only if younger
+/// objects need them. Replaces an existing file.
 ///
 /// # Errors
 ///
@@ -45,7 +46,8 @@ pub async fn export_to_file(
     Ok(report)
 }
 
-/// Exports all objects that were created since a time. `spool` is a path for a temporary file.
+/// Exports the history since a time, as [`export_to_file`] does. `spool` is a path for a temporary
+/// file.
 ///
 /// # Errors
 ///

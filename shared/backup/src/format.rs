@@ -9,12 +9,8 @@
 //! checksum  the SHA-256 of everything before, 32 bytes
 //! ```
 //!
-//! Numbers are little-endian. In a block, each entry is one line. The magic, the version and the
-//! checksum have the same positions in all later versions, so that each version can distinguish a
-//! newer file from a damaged one.
-//!
-//! A reader checks the checksum before it interprets the header and the blocks. So a transfer error
-//! cannot give a wrong length or text.
+//! Numbers are little-endian. The magic, the version and the checksum have the same positions in
+//! all later versions, so that each version can distinguish a newer file from a damaged one.
 
 use std::{
     collections::BTreeMap,

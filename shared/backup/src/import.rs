@@ -29,11 +29,8 @@ pub struct Imported {
     pub known: Counts,
 }
 
-/// Imports a file. Objects that the store already has are skipped.
-///
-/// This function first checks every line and compares every object with the store. It writes
-/// nothing if a line is wrong or an object differs. If a log continues the stored log, its further
-/// events are appended.
+/// Imports a file. Objects that the store already has are skipped. Writes nothing if a line is
+/// wrong or an object differs.
 ///
 /// # Errors
 ///

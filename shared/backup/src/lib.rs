@@ -1,15 +1,7 @@
-//! Backups of stores, and exports of their history.
+//! Backups of stores, and exports of their history. This crate uses only the traits of
+//! [`Store`](shared::store::Store), so a backup of one store can be restored into any other.
 //!
-//! This crate uses only the traits of [`Store`](shared::store::Store). So a backup of one store can
-//! be restored into any other, and no store knows this crate.
-//!
-//! A [`source`] reads a store into entries while other processes change it. [`format`](mod@format)
-//! keeps entries in one compressed file with a checksum; an export keeps them as lines of JSON.
-//! [`replay`] checks entries and folds every log. [`target`] writes the entries into a store, or
-//! compares them with the store.
-//!
-//! Some data is left out because it makes no sense in another store or can be computed again:
-//! leases of workers, permits and rates of calls, expired outputs, and vectors of texts.
+//! Data that makes no sense in another store or can be computed again is left out.
 
 mod entry;
 mod error;

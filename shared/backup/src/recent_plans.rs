@@ -1,8 +1,5 @@
-//! The plans that were written or read last.
-//!
-//! A reader needs the plan of each log that it checks, but has no memory for all plans of a store.
-//! So the writer repeats a plan that the reader has dropped. Writer and reader drop plans by the
-//! same rule, so the writer knows which plans the reader has.
+//! The plans that were written or read last. A reader has no memory for all plans of a store, so
+//! the writer repeats a plan that the reader has dropped.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,8 +1,5 @@
-//! Restores a backup into an empty store.
-//!
-//! A restore makes many writes, so its process may die before the last write. Until then, a record
-//! marks the store as incomplete. Every command refuses a marked store, except a restore of the
-//! same file, which writes the missing objects.
+//! Restores a backup into an empty store. A restore may be interrupted, so a record marks the store
+//! as incomplete until the last write.
 
 use std::{
     fs::File,
@@ -61,7 +58,7 @@ fn to_backup_error(path: &Path, err: FormatError) -> BackupError {
         FormatError::Io(err) => BackupError::file(path, "read", err),
         FormatError::NotBackup => BackupError::NotBackup { path: name() },
         FormatError::TooNew { found } => {
-            BackupError::TooNew { path: name(), found, known: FORMAT_VERSION }
+            BackupError::TooNew { path: name(), found, newest_known: FORMAT_VERSION }
         }
         FormatError::Damaged(why) => BackupError::damaged(path, why),
     }
@@ -108,7 +105,8 @@ impl<'a> BackupPass<'a> {
 ///
 /// # Errors
 ///
-/// If the store is not empty or does not answer.
+/// If the store is not empty, a restore of another file was interrupted, or the store does not
+/// answer.
 pub async fn restore(
     store: &dyn Store,
     backup: &mut VerifiedBackup,
@@ -139,7 +137,7 @@ pub async fn restore(
 
 /// Returns the name of a kind of content that the store has, or `None` if the store is empty.
 async fn find_content(store: &dyn Store) -> Result<Option<&'static str>, BackupError> {
-    let first = Page { first: 1, after: None };
+    let first = Page::first_items(1);
     // A page without items may still have `has_more`, because a list leaves out damaged rows.
     let executions = store.list_heads(&ExecutionFilter::default(), &first).await?;
     if executions.has_more || !executions.items.is_empty() {

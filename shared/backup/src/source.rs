@@ -8,13 +8,9 @@
 //! 3. Logs, the oldest execution first, each with its plan. A parent comes before its children.
 //! 4. Plans without an execution, then records, and then audit entries.
 //!
-//! Of each execution, the inbox is read before the log. A command that leaves the inbox in between
-//! is in the log by then. Therefore no command is lost, and a command that is in the inbox and in
-//! the log counts once.
-//!
-//! The log of a parent that was read before its child may lack the child's result. After a restore,
-//! the next owner of the parent reads the child's log, as after a crash. If the child were read
-//! first, the parent's log could contain the result of a child that then runs again.
+//! Of each execution, the inbox is read before the log, so that a command that leaves the inbox in
+//! between is in the log. The log of a parent may lack the result of its child, which the next
+//! owner of the parent reads as after a crash.
 
 mod audit;
 mod documents;
@@ -91,7 +87,10 @@ impl<'a> Source<'a> {
         let filter = ExecutionFilter { from: self.since, ..ExecutionFilter::default() };
         let (mut after, mut done) = (None, 0);
         loop {
-            let listing = self.store.list_heads(&filter, &Page { first: PAGE_LEN, after }).await?;
+            let listing = self
+                .store
+                .list_heads(&filter, &Page { after, ..Page::first_items(PAGE_LEN) })
+                .await?;
             done += listing.items.len() as u64;
             self.report_progress(Stage::Listing, done, None);
             after = listing.items.last().map(|(cursor, _)| cursor.clone());

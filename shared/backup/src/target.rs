@@ -1,7 +1,6 @@
-//! Writes items into a store, or compares them with the items of the store.
-//!
-//! Items that the store already has are skipped. So a restore that was interrupted can run again,
-//! and an import can be repeated. An item that differs is never overwritten.
+//! Writes items into a store, or compares them with the items of the store. Equal items are
+//! skipped, so that an interrupted restore or an import can run again. An item that differs is
+//! never overwritten.
 
 mod stored;
 

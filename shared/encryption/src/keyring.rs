@@ -1,9 +1,7 @@
-//! Keys, and the encryption of one value.
+//! Keys, and the encryption of one value by XChaCha20-Poly1305. Its nonces have 24 bytes, so random
+//! nonces never repeat in practice, and processes need no common counter.
 //!
-//! The cipher is XChaCha20-Poly1305. Its nonces have 24 bytes, so random nonces never repeat in
-//! practice, and processes need no common counter. The cipher authenticates a value together with
-//! its collection, document and field. Therefore a value that somebody moved to another field
-//! cannot be decrypted there.
+//! A value that somebody moved to another field cannot be decrypted there.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -91,11 +89,8 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Joins keys with their ids. New values are encrypted with the key `active_id`. Queries are
+    /// Joins keys with their ids. A key is `None` if this process cannot get it. Queries are
     /// encrypted only if `encrypts_queries` is set, because lists search them.
-    ///
-    /// A key is `None` if this process cannot get it. Values of that key then stay hidden. If the
-    /// active key is `None`, no value can be written.
     pub fn new(
         keys: Vec<(String, Option<Key>)>,
         active_id: &str,

@@ -1,8 +1,5 @@
-//! The values of each document that are encrypted.
-//!
-//! The patterns name all fields, so that code with a new field does not compile until its author
-//! decides whether the field is encrypted. These stay clear: ids, states, codes, names of tools,
-//! steps and signals, labels, and times.
+//! The values of each document that are encrypted. The patterns name all fields, so that code with
+//! a new field does not compile until its author decides whether the field is encrypted.
 
 use std::sync::Arc;
 
@@ -96,6 +93,7 @@ fn edit_created(edit: &Edit<'_>, created: &mut Created) -> Edited {
         settled,
         trace: _,
         is_replan: _,
+        forked_from: _,
     } = created;
     let ExecutionOptions {
         mode: _,
@@ -165,10 +163,8 @@ pub(crate) fn edit_command(edit: &Edit<'_>, command: &mut Command) -> Edited {
     }
 }
 
-/// Changes the texts of a head.
-///
-/// A head is a cache that every worker writes, even a worker without the key. So a missing key is
-/// no error: a text that is already encrypted stays, and a clear text is left out.
+/// Changes the texts of a head. A missing key is no error, because a head is a cache that every
+/// worker writes, even a worker without the key.
 pub(crate) fn edit_head(edit: &Edit<'_>, head: &mut ExecutionHead) {
     if let Some(HeadError { code: _, tool: _, message }) = &mut head.error {
         edit_head_text(edit, "error", message);
@@ -219,10 +215,8 @@ pub(crate) fn edit_query(edit: &Edit<'_>, query: &mut String) -> Edited {
 }
 
 /// Encrypts all values of a step as one value, which replaces its parameters, or decrypts this
-/// value.
-///
-/// A plan is parsed whenever it is loaded, even without the key. So a condition that can be parsed
-/// replaces the secret condition, and the steps still name their dependencies.
+/// value. A plan is parsed even without the key, so a condition that can be parsed replaces the
+/// secret condition.
 fn edit_step(edit: &Edit<'_>, field: &str, step: &mut UncheckedStep) -> Edited {
     let UncheckedStep {
         id: _,

@@ -1,9 +1,5 @@
-//! Encryption of a store's values.
-//!
-//! [`EncryptedStore`] stands in front of a store. It encrypts parameters, inputs, outputs and texts
-//! before the store sees them, and decrypts them on reads. The machine, the engine and the stores
-//! do not know about it. An encrypted value is a text that replaces the value, so that documents
-//! keep their form. So lists, counts, claims and backups work without the key.
+//! Encryption of a store's values. [`EncryptedStore`] stands in front of a store, so that the
+//! machine, the engine and the stores do not know about it.
 //!
 //! `docs/design/encryption.md` says what is protected and what is not.
 

@@ -1,8 +1,4 @@
 //! Turns encryption on, and compares the keys of a process with the keys of the store.
-//!
-//! The store has a record for each key that has been active. The record contains a fixed text,
-//! encrypted with the key. So a process notices if its key has the id of another key, and a process
-//! without keys notices that the store is encrypted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -24,10 +20,8 @@ const CHECK_TEXT: &[u8] = b"faber";
 /// Maximum number of keys that have been active in a store.
 const MAX_KEYS: usize = 1_000;
 
-/// Returns a store that encrypts and decrypts with these keys, and marks it as encrypted.
-///
-/// Returns `store` itself if there are no keys and it is not encrypted. Without the right keys, an
-/// encrypted store hides its values and refuses writes.
+/// Returns a store that encrypts and decrypts with these keys, and marks it as encrypted. Returns
+/// `store` itself if there are no keys and it is not encrypted.
 ///
 /// # Errors
 ///
@@ -82,8 +76,7 @@ async fn open_encrypted(
 }
 
 /// Returns a store from which and into which values are copied. Encrypted values are read and
-/// written as they are. If there are keys or the store is encrypted, clear values are encrypted
-/// when they are written.
+/// written as they are.
 ///
 /// # Errors
 ///

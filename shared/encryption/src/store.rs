@@ -23,11 +23,9 @@ use crate::{
 
 pub use self::rekey::{LeftValues, RekeyProgress, RekeyReport};
 
-/// A store that encrypts values before it passes them on, and decrypts them on reads.
-///
-/// Without a key for new values, it accepts no events, requests, plans and secret values, and
-/// workers find no executions in it. Reads of values whose key is missing fail, except in
-/// operations that [only show values](shared::sealed::show_locked_values).
+/// A store that encrypts values before it passes them on, and decrypts them on reads. Reads of
+/// values whose key is missing fail, except in operations that [only show
+/// values](shared::sealed::show_locked_values).
 pub struct EncryptedStore {
     inner: Arc<dyn Store>,
     ring: Keyring,

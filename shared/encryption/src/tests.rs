@@ -40,7 +40,7 @@ async fn write_all_objects(store: &dyn Store) {
 }
 
 async fn read_all_objects(store: &dyn Store) -> String {
-    let first = Page { first: 10, after: None };
+    let first = Page::first_items(10);
     let mut text = format!("{:?}", store.request(request_id()).await.unwrap());
     write!(text, "{:?}", store.transcript(request_id()).await.unwrap()).unwrap();
     text += &store.plan(plan().id()).await.unwrap().unwrap().to_json();
@@ -109,7 +109,7 @@ async fn without_the_key_values_are_hidden_and_nothing_is_written() {
         // A read that needs the values fails, although the plan was shown before and may be cached.
         assert!(store.plan(plan.id()).await.unwrap_err().is_locked());
 
-        let first = Page { first: 10, after: None };
+        let first = Page::first_items(10);
         let heads = store.list_heads(&ExecutionFilter::default(), &first).await.unwrap();
         assert_eq!(heads.items[0].1.state, head().state);
         assert_eq!(store.count_heads(&ExecutionFilter::default()).await, Ok(1));
@@ -161,7 +161,7 @@ async fn a_search_in_encrypted_texts_is_refused_with_the_reason() {
     let inner = Arc::new(Memory::new());
     let store = protect_store(&inner, Some(keyring(&["k1"], "k1"))).await;
     write_all_objects(&*store).await;
-    let first = Page { first: 10, after: None };
+    let first = Page::first_items(10);
     let text = Some("word".to_owned());
     let by_error = ExecutionFilter { error_text: text.clone(), ..ExecutionFilter::default() };
     let refused = store.list_heads(&by_error, &first).await.unwrap_err();

@@ -1,11 +1,5 @@
-//! Wakes tasks of this process when another process writes, by a change stream.
-//!
-//! An event of the stream contains no data. It names the changed collection, and a hint makes
-//! waiting tasks read the store again. The stream leaves out the events and heads that this process
-//! inserts.
-//!
-//! When the stream breaks, it is opened again, and every waiting task reads once because events may
-//! be lost. Waiting tasks also poll, so a broken stream delays them but never stops them.
+//! Wakes tasks of this process when another process writes, by a change stream. Waiting tasks also
+//! poll, so a broken stream delays them but never stops them.
 
 use std::{sync::Arc, time::Duration};
 

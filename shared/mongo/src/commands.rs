@@ -1,7 +1,5 @@
-//! Builds and runs raw write commands.
-//!
-//! The journal writes thousands of documents a second. The driver's `insert_many` would encode
-//! every document twice and return every `_id`, so these functions send raw BSON instead.
+//! Builds and runs raw write commands, because the driver's `insert_many` would encode every
+//! document twice.
 
 use mongodb::{
     Database,

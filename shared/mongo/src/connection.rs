@@ -104,9 +104,8 @@ pub(super) fn to_store_error(err: &Error) -> StoreError {
     })
 }
 
-/// Returns the message of the server or the system. Does not return the `Display` text of the
-/// driver, because that text shows the driver's types as `Debug` does. Log lines contain the
-/// details.
+/// Returns the message of the server or the system, because the driver's `Display` text shows its
+/// types as `Debug` does.
 fn describe_kind(kind: &ErrorKind) -> String {
     use mongodb::error::WriteFailure;
     tracing::debug!(?kind, "MongoDB rejected an operation");

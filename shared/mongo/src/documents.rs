@@ -202,7 +202,8 @@ impl Mongo {
         Ok(query)
     }
 
-    /// Chooses the order for a page. Without it, each page of a token would sort all its plans.
+    /// Chooses the order for a page. Without this choice, each page of a token would sort all its
+    /// plans.
     async fn choose_plan_order(&self, filter: &PlanFilter) -> Result<PlanOrder, StoreError> {
         let (Some(token), None) = (&filter.token, filter.request) else {
             return Ok(PlanOrder::ByRequest);

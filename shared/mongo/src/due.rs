@@ -87,8 +87,8 @@ impl Mongo {
         Ok(found.and_then(|mut head| head.remove("priority")))
     }
 
-    /// Returns the tokens of claimable executions. The server answers from the index alone, with
-    /// one access for each token.
+    /// Returns the tokens of claimable executions, at most [`limits::DUE_TOKENS`]. The server
+    /// answers from the index alone, with one access for each token.
     async fn find_due_tokens(&self) -> Result<Vec<Bson>, StoreError> {
         let tokens = self.heads.distinct(WAKE_TOKEN, doc! { WAKE_TOKEN: { "$gte": "" } }).await;
         let mut tokens = tokens.map_err(|err| to_store_error(&err))?;

@@ -2,9 +2,6 @@
 //!
 //! At any time, at most one append of each event log is being written. Otherwise MongoDB could
 //! reject the first of two appends and store the second after the events of another worker.
-//!
-//! A batch is written in two steps: first the events, then the heads, the inbox and the audit log.
-//! The next batch does not wait for the second step.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -208,9 +205,9 @@ impl BatchWriter {
         StepResult { finished, without_heads }
     }
 
-    /// Writes the heads, inbox changes and audit entries of appends whose events are written, and
-    /// answers these appends. In this order a head is never ahead of its log, even if the process
-    /// dies between the two writes.
+    /// Writes the heads, inbox changes and audit entries of appends whose events are written. In
+    /// this order a head is never ahead of its log, even if the process dies between the two
+    /// writes.
     async fn write_heads(&self, entries: Vec<Entry>) -> StepResult {
         let appends: Vec<&Append> = entries.iter().map(|entry| &entry.append).collect();
         let result = self.put_heads_and_inbox(&appends).await;
@@ -358,9 +355,8 @@ pub(super) async fn replace_head(
     commands::run_counted_write(database, command).await.map(|found| found > 0)
 }
 
-/// Heads of finished executions can be lost when the primary fails. That is harmless, because their
-/// logs contain the same data. If the head of an unfinished execution were lost, no worker would
-/// find that execution.
+/// Heads of finished executions can be lost, because their logs contain the same data. Without the
+/// head of an unfinished execution, no worker would find it.
 fn required_safety(heads: &[&ExecutionHead]) -> Safety {
     let are_finished = heads.iter().all(|head| head.state.is_finished());
     if are_finished { Safety::Cached } else { Safety::Durable }

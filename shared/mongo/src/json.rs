@@ -1,12 +1,6 @@
-//! Translates JSON text to BSON, and back to the same text.
-//!
-//! Developers query BSON, and Faber reads JSON. Each conversion is one pass, unless the value is
-//! very large. A value that BSON cannot hold is stored as its JSON text, with the BSON type
-//! *JavaScript code*. JSON has no such type, so no converted value has this type by accident.
-//!
-//! Faber's times are microseconds in its JSON. A [`Times`] rule names the fields that are times. A
-//! time becomes a BSON date, which has milliseconds. If a date loses digits, the next field has the
-//! exact time, and its name ends in `Micros`.
+//! Translates JSON text to BSON, and back to the same text. A value that BSON cannot hold is stored
+//! as its JSON text, with the BSON type *JavaScript code*, which no converted value has by
+//! accident.
 
 mod decode;
 mod encode;
@@ -22,8 +16,8 @@ pub(super) use self::decode::append_text;
 const MAX_DEPTH: usize = 96;
 /// Maximum bytes of a document with converted values. `MongoDB` refuses documents above 16 MiB.
 const MAX_BYTES: usize = 15 << 20 | 512 << 10;
-/// Maximum bytes of a value's JSON text, if the whole document is too large. A longer value stays
-/// text.
+/// Maximum bytes of the JSON text of an inner list or object, if the whole document is too large. A
+/// longer list or object stays text.
 const MAX_TEXT: usize = 1 << 10;
 /// The end of the name of a field with an exact time.
 const MICROS: &str = "Micros";

@@ -1,8 +1,5 @@
 //! Remembers a position of each event log at which a document ends, so that most appends need no
-//! query.
-//!
-//! Documents never change, and they are removed only long after the execution finished. So an entry
-//! stays correct for a while, no code has to invalidate it, and a lost entry costs one query.
+//! query. Documents never change, so no code has to invalidate an entry.
 
 use std::{
     collections::BTreeMap,

@@ -1,19 +1,11 @@
 //! The store for more than one machine: a MongoDB replica set.
 //!
-//! *Fence.* Each append is one document, or several if it is large. The `_id` of a document is the
-//! log and the first position. Events are only inserted and never changed, so two workers that
-//! append at the same position get a duplicate-key error, and that error is the conflict. The store
-//! appends only after a position at which it knows that a document ends. It [remembers](known_ends)
-//! such positions, so most appends need no query.
+//! Events are only inserted and never changed. The `_id` of a document is the log and the first
+//! position, so two workers that append at the same position get a duplicate-key error, and that
+//! error is the conflict.
 //!
-//! *Durability.* Events are written with `{ w: "majority", j: true }` and read from the primary
-//! with read concern majority, whatever the URL says. Heads are caches. The loss of a finished
-//! execution's head is harmless, because the log contains the same data.
-//!
-//! *No hidden retries.* The driver of MongoDB does not retry writes. The caller reads the log again
-//! and decides again, because a write that failed may have been stored.
-//!
-//! *Throughput.* The [`journal`] collects appends into a batch while earlier batches are sent.
+//! The driver of MongoDB does not retry writes. The caller reads the log again and decides again,
+//! because a write that failed may have been stored.
 
 mod audit;
 mod change_stream;

@@ -251,24 +251,38 @@ pub(super) async fn read_page<T>(
     read: impl Fn(&Row) -> Result<T, StoreError>,
 ) -> Result<Listing<T>, StoreError> {
     let ListQuery { sources: mut pipeline, mut matching, stages } = query;
-    if let Some(Cursor { at, id }) = &page.after {
-        let at = at.timestamp_micros();
-        let older = [doc! { CREATED: { "$lt": at } }, doc! { CREATED: at, "_id": { "$lt": id } }];
-        matching.insert("$or", older.to_vec());
+    if let Some(after) = &page.after {
+        matching.insert("$or", match_position("$lt", after));
     }
-    pipeline.extend([doc! { "$match": matching }, doc! { "$sort": { CREATED: -1, "_id": -1 } }]);
+    pipeline.push(doc! { "$match": matching });
+    if let Some(before) = &page.before {
+        // The server joins neighbouring stages, so this stage also uses the index.
+        pipeline.push(doc! { "$match": { "$or": match_position("$gt", before) } });
+    }
+    let direction = if page.from_end { 1 } else { -1 };
+    pipeline.push(doc! { "$sort": { CREATED: direction, "_id": direction } });
     pipeline.extend(stages);
-    // Reads one row more than the page has, to see whether there is a next page.
+    // Reads one row more than the page has, to see whether the range has more.
     pipeline.push(doc! { "$limit": to_limit(page.first.saturating_add(1)) });
     let mut rows = read_all(collection.aggregate(pipeline).await).await?;
     let has_more = rows.len() > page.first;
     rows.truncate(page.first);
+    if page.from_end {
+        rows.reverse();
+    }
     let items = skip_damaged_items(rows.iter().map(|row| {
         let id = rows::read_text(row, "_id", "a list")?;
         let cursor = Cursor { at: rows::read_time(row, CREATED, id)?, id: id.to_owned() };
         Ok((cursor, read(row)?))
     }))?;
     Ok(Listing { items, has_more })
+}
+
+/// Returns conditions for the rows on one side of a cursor: `$lt` means older rows, and `$gt` newer
+/// rows.
+fn match_position(operator: &str, Cursor { at, id }: &Cursor) -> Vec<Row> {
+    let at = at.timestamp_micros();
+    vec![doc! { CREATED: { operator: at } }, doc! { CREATED: at, "_id": { operator: id } }]
 }
 
 fn words_filter(search: Option<&str>) -> Row {

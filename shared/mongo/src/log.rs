@@ -1,11 +1,5 @@
-//! Event logs, leases, permits and inboxes in MongoDB.
-//!
-//! Appends go through the [`journal`], which writes the events first and the head after them. If
-//! the process dies between these two writes, the log has an old head or no head. `put_head` then
-//! inserts the head, unless the log is being removed.
-//!
-//! Claims search the heads by the field `wakeMicros`. Only heads that a worker can claim have this
-//! field, so the index contains no other executions.
+//! Event logs, leases, permits and inboxes in MongoDB. If the process dies between the writes of
+//! the events and the head, the log has an old head or no head.
 
 use std::collections::BTreeSet;
 
@@ -125,12 +119,21 @@ impl Log for Mongo {
         Ok(())
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
         let live = doc! { "until": { "$gt": now.timestamp_micros() } };
         let found = self.collection("workers").find(live).sort(doc! { "_id": 1 }).await;
         let rows = lists::read_all(found).await?;
-        lists::skip_damaged_items(rows.iter().map(|row| rows::parse_field(row, "_id", "a worker")))
+        lists::skip_damaged_items(rows.iter().map(read_lease))
     }
+}
+
+fn read_lease(row: &Row) -> Result<Lease, StoreError> {
+    const WHAT: &str = "a worker";
+    Ok(Lease {
+        worker: rows::parse_field(row, "_id", WHAT)?,
+        node: rows::read_text(row, "node", WHAT)?.to_owned(),
+        until: rows::read_time(row, "until", WHAT)?,
+    })
 }
 
 #[async_trait]
@@ -259,11 +262,8 @@ impl Mongo {
     }
 
     /// Returns `true` if a log has no head because a process died between the writes of the log and
-    /// the head.
-    ///
-    /// The order of the queries matters. A removal is noted in `going`, removes the head first and
-    /// the log last, and then deletes its note. So this function never reports a log that is being
-    /// removed.
+    /// the head. The order of the queries matters, so that a log that is being removed is never
+    /// reported.
     async fn has_lost_head(&self, head: &ExecutionHead) -> Result<bool, StoreError> {
         let id = head.execution;
         if self.head(id).await?.is_some() || removal::is_being_removed(&self.database, id).await? {

@@ -1,9 +1,5 @@
-//! Reads event logs.
-//!
-//! Each read runs in a task of its own, so it finishes even if its caller does not poll it. A
-//! caller that follows many logs polls only some of them at a time, and a subscription whose client
-//! stops reading polls nothing. If reads that are not polled kept their connections, the pool would
-//! have no connection left for other callers.
+//! Reads event logs. Each read runs in a task of its own, because reads of callers that do not poll
+//! would otherwise keep their connections.
 
 use std::{panic::resume_unwind, sync::Arc};
 

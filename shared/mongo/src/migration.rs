@@ -1,7 +1,4 @@
 //! Converts a database of an earlier layout. `docs/design/store-layout.md` describes the steps.
-//!
-//! Each batch replaces documents that still have the old form and then moves the cursor in `meta`.
-//! So a killed process loses at most one batch, and a second process does no harm.
 
 mod convert;
 
@@ -119,6 +116,7 @@ async fn find_schema(database: &Database) -> Result<Option<Row>, StoreError> {
 }
 
 /// Stores the new version, so that programs of earlier versions refuse the database from now on.
+/// Fails while a worker of an earlier version is alive.
 async fn start_migration(database: &Database, version: u32) -> Result<(), StoreError> {
     let now = doc! { "$multiply": [{ "$toLong": "$$NOW" }, 1_000_i64] };
     let alive = doc! { "$expr": { "$gt": ["$until", &now] } };

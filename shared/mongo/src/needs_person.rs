@@ -5,8 +5,7 @@ use shared::store::StoreError;
 
 use super::{Mongo, lists};
 
-/// Maximum number of ids in a query. A query with more ids would be too large. For more requests,
-/// the store joins the collections instead.
+/// Maximum number of ids in a query. For more requests, the store joins the collections instead.
 pub(super) const MAX_IDS: usize = 20_000;
 
 impl Mongo {

@@ -1,9 +1,5 @@
-//! Permits in MongoDB. Each limit on calls is one small document, which lists the holders of its
-//! permits and the time of the next call that the rate allows.
-//!
-//! One atomic update takes a permit if the limit allows it. An update that grants nothing changes
-//! nothing, so the server writes nothing, and waiting steps can ask often. Rates use the server's
-//! clock, so that nodes with different clocks agree.
+//! Permits in MongoDB. Each limit on calls is one small document. Rates use the server's clock, so
+//! that nodes with different clocks agree.
 
 use std::sync::atomic::Ordering;
 
@@ -61,9 +57,9 @@ impl Mongo {
         Ok(Permission::Granted)
     }
 
-    /// Answers if the call already has all its permits, or if a limit is full. Takes no permit.
-    /// Without this check, a call could acquire permits of the first limits and lose them again
-    /// because the last limit is full.
+    /// Answers if the call already has all its permits, or if a limit is full. Otherwise a call
+    /// could acquire permits of the first limits and lose them again because the last limit is
+    /// full.
     async fn check_holders(
         &self,
         ask: &PermitAsk,

@@ -1,8 +1,6 @@
-//! Records in MongoDB.
-//!
-//! Nodes read some kinds of records again when the revision of all records changes. Such a record
-//! and the revision are written in one transaction. Otherwise a crash, or a caller that is
-//! cancelled, could leave a change that no other node notices.
+//! Records in MongoDB. A record that all nodes must read again is written together with the
+//! revision in one transaction, because a crash could otherwise leave a change that no other node
+//! notices.
 
 use std::{collections::BTreeMap, io, ops::Bound, sync::atomic::Ordering};
 
@@ -172,11 +170,8 @@ impl KeyValue for Mongo {
 }
 
 impl Mongo {
-    /// Returns a filter that finds the record of this name as long as it has this value, or `None`
-    /// if it has another value now.
-    ///
-    /// The filter compares the fields as the server has them, because a value can have several
-    /// forms in BSON.
+    /// Returns a filter that finds the record of this name as long as it has this value. It
+    /// compares the fields as the server has them, because a value can have several forms in BSON.
     async fn find_expected(
         &self,
         record: &Record,

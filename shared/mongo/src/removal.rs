@@ -1,11 +1,6 @@
-//! Removes old executions that have finished, and plans and requests without references.
-//!
-//! An execution is stored in several documents, and MongoDB cannot cheaply remove them in one step.
-//! So the store first writes the ids into the collection `going`, then removes the document that
-//! lists show, then the other documents, and then the ids. If the process dies in between, a later
-//! call finds the ids, and finishes the removal if the document that lists show is gone.
-//!
-//! A reader of a damaged log whose id is in `going` gets no events instead of an error.
+//! Removes old executions that have finished, and plans and requests without references. An
+//! execution is several documents, so the collection `going` keeps the ids of a removal until it is
+//! complete.
 
 use std::collections::BTreeSet;
 

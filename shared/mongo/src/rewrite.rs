@@ -1,8 +1,4 @@
 //! Reads and replaces documents that otherwise never change, for a change of the encryption key.
-//!
-//! A large plan and a large entry of a transcript have several documents, which one transaction
-//! replaces. Readers of such documents [read until two reads agree](super::text_parts::read_stable), because a
-//! transaction can end between two of their queries.
 
 use std::{io, time::Duration};
 
@@ -33,7 +29,7 @@ use super::{
     transcripts::{self, EntryReader},
 };
 
-/// Documents of one page, which one command replaces.
+/// Maximum number of documents of one page, which one command replaces.
 const PAGE_LEN: usize = 256;
 /// Bytes of documents after which a page ends, and the size of one command.
 const PAGE_BYTES: usize = 8 << 20;

@@ -21,9 +21,8 @@ pub(super) fn entry_rows(
     divide_entry(request, n, entry, bytes.div_ceil(MAX_PART_BYTES).max(1))
 }
 
-/// Returns the documents of an entry, as [`entry_rows`] does, but as many as the caller asks for.
-/// An entry with new content keeps its documents, because the next numbers belong to other
-/// entries.
+/// Returns the documents of an entry, as [`entry_rows`] does, but as many as the caller asks for,
+/// because the next numbers belong to other entries.
 pub(super) fn divide_entry(
     request: &str,
     n: i64,

@@ -1,7 +1,5 @@
-//! Audit entries in the file.
-//!
-//! The key begins with the time, so new entries are at the end of the table. The entry about a
-//! start or a command is written in the transaction that stores the start or the command.
+//! Audit entries in the file. The key begins with the time, so new entries are at the end of the
+//! table.
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};

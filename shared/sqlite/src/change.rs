@@ -94,11 +94,8 @@ pub(super) enum Answer {
     Absent,
     Full,
     Permission(Permission),
-    /// The number of removed objects.
     Removed(usize),
-    /// The number of new rows.
     Added(usize),
-    /// The number of rows with new content.
     Replaced(usize),
 }
 
@@ -195,7 +192,8 @@ impl Change {
     }
 }
 
-/// Writes a lease. Also removes leases and cached outputs that expired long ago.
+/// Writes a lease. Also removes cached outputs, and leases of workers that own no execution, if
+/// they expired long ago.
 fn put_lease(connection: &Connection, lease: &Lease, layout: u32) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO workers (worker, node, until, layout) VALUES (?1, ?2, ?3, ?4)";
@@ -317,9 +315,8 @@ impl LogCache {
         Ok(is_stale)
     }
 
-    /// Clears the cache. Call it after a transaction was rolled back, because the cache contains
-    /// changes of that transaction, and before the first change of the next transaction if another
-    /// process has written.
+    /// Clears the cache. Call it after a transaction was rolled back, and before the first change
+    /// of the next transaction if another process has written.
     pub(super) fn clear(&mut self) {
         self.logs.clear();
         self.counts.clear();

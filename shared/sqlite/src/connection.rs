@@ -5,19 +5,18 @@ use shared::{limits, store::StoreError};
 
 /// Time for which a write waits for a transaction of another process.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// More than the number of different statements, so that a connection prepares each statement only
-/// once.
+/// Maximum number of statements that a connection keeps prepared. There are fewer different
+/// statements, so that a connection prepares each statement only once.
 const MAX_PREPARED_STATEMENTS: usize = 192;
 /// WAL size, in pages of 4 KiB, at which a commit itself does a checkpoint. The watcher checkpoints
 /// earlier unless the disk is too slow.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
-/// Creates the file if it does not exist. Only the owner of the file can read it, because outputs
-/// of tools can be private. Does not create a folder, because a missing folder is more likely a
-/// typing error.
+/// Creates the file if it does not exist. Only its owner can read it, because outputs of tools can
+/// be private.
 ///
-/// Does not open an existing file. Closing it again would drop the locks that SQLite holds on it in
-/// this process.
+/// Does not open an existing file, because closing it again would drop the locks that SQLite holds
+/// on it in this process.
 pub(super) fn create_file(path: &Path) -> Result<(), StoreError> {
     let failed = |err: &io::Error| {
         StoreError::Unavailable(format!(

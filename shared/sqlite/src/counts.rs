@@ -1,9 +1,5 @@
 //! Numbers of finished executions, kept beside the executions so that a count of ten million takes
 //! milliseconds. `docs/design/counts.md` describes them.
-//!
-//! A *cell* has the tally of the executions that were created in one period and that have the same
-//! state, error, tool and kind. Each transaction collects the changes of cells and writes each
-//! changed cell once. Unfinished executions are few, so queries read them one by one.
 
 mod build;
 mod cells;
@@ -14,9 +10,12 @@ mod tests;
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use shared::store::{
-    ExecutionHead,
-    backend::{Durations, Tally},
+use shared::{
+    labels::{self, Labels},
+    store::{
+        ExecutionHead,
+        backend::{Durations, Tally},
+    },
 };
 
 pub(super) use self::{
@@ -66,7 +65,7 @@ impl CountedExecution {
             state: head.state.as_str().to_owned(),
             error: error.map_or_else(String::new, |error| error.code.as_str().to_owned()),
             tool: tool.map_or_else(String::new, |tool| tool.as_str().to_owned()),
-            labels: head.labels.iter().map(|(key, value)| label_term(key, value)).collect(),
+            labels: list_counted_labels(&head.labels),
             created_at: head.created_at.timestamp_micros(),
             started_at: head.started_at.map(|time| time.timestamp_micros()),
             finished_at: head.finished_at.map(|time| time.timestamp_micros()),
@@ -84,7 +83,7 @@ impl CountedExecution {
             state: row.get(4)?,
             error: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
             tool: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-            labels: labels.iter().map(|(key, value)| label_term(key, value)).collect(),
+            labels: list_counted_labels(&labels),
             created_at: row.get(8)?,
             started_at: row.get(9)?,
             finished_at: row.get(10)?,
@@ -126,6 +125,13 @@ fn kind_of(is_child: bool, is_dry_run: bool) -> i64 {
         (false, true) => DRY_RUN_KIND,
         (false, false) => ROOT_KIND,
     }
+}
+
+/// Returns the labels that have cells. Nobody counts the forks of an execution, and each origin
+/// would have a cell of its own.
+fn list_counted_labels(labels: &Labels) -> Vec<String> {
+    let counted = labels.iter().filter(|(key, _)| *key != labels::FORKED_FROM);
+    counted.map(|(key, value)| label_term(key, value)).collect()
 }
 
 /// Returns the value of the column `label`. A key of a label never contains `=`, so the first `=`

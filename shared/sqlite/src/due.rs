@@ -1,12 +1,5 @@
-//! Finds due executions for claims.
-//!
-//! The partial indexes `heads_due` and `heads_token` have only executions that a worker can claim.
-//! If executions of several tokens wait, a list is read from `heads_token`, a part for each token.
-//! Otherwise it is read from `heads_due`.
-//!
-//! The label `@token` has the token of an execution. The table `stored_bytes` has one row for each
-//! execution of a token, so that the bytes of a token are the sum of an index. A trigger removes the
-//! row with the execution, also if a process of an earlier version removes it.
+//! Finds due executions for claims. The partial indexes `heads_due` and `heads_token` have only
+//! executions that a worker can claim.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{
@@ -31,7 +24,7 @@ const TOKEN: &str = r#"CASE WHEN json_valid(labels) THEN labels ->> '$."@token"'
 /// without labels cost nothing.
 const IS_ACTIVE: &str = "labels IS NOT NULL AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')";
 
-/// Creates what a file of an earlier version lacks.
+/// Creates the indexes, the table and the trigger that a file of an earlier version lacks.
 pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> {
     let claimable = rows::IS_CLAIMABLE;
     let sql = format!(
@@ -54,7 +47,7 @@ pub(super) fn prepare_tokens(connection: &Connection) -> Result<(), StoreError> 
         }
         let created = connection.execute_batch(&sql);
         if created.is_err() {
-            // Fails if no transaction is open.
+            // Ignores an error, because maybe no transaction is open.
             let _ = connection.execute_batch("ROLLBACK");
         }
         created
@@ -168,7 +161,8 @@ fn find_next_priority(
     connection.prepare_cached(&sql)?.query_row(values, |row| row.get(0)).optional()
 }
 
-/// Returns the tokens of claimable executions, with one access to the index for each token.
+/// Returns the tokens of claimable executions, at most [`limits::DUE_TOKENS`], with one access to
+/// the index for each token.
 fn find_due_tokens(connection: &Connection) -> rusqlite::Result<Vec<Option<String>>> {
     let claimable = rows::IS_CLAIMABLE;
     let sql = format!(

@@ -1,7 +1,5 @@
-//! Detects a database file that is removed or replaced while a process has it open.
-//!
-//! The process would continue to write into the old file, which no other process can find, and
-//! everything that it acknowledges would be lost when it ends.
+//! Detects a database file that is removed or replaced while a process has it open, because the
+//! process would continue to write into the old file, which no other process can find.
 
 use std::{
     fs, io,

@@ -1,20 +1,10 @@
 //! The embedded store: one SQLite file that people can open with the usual tools.
 //!
-//! *Durability.* The file is in WAL mode with `synchronous=FULL`, so a write that returned is on
-//! the disk. All writes of a process use [one connection](writer). A thread commits all waiting
-//! writes in one transaction, so many appends share one `fdatasync`, and a single append waits for
-//! no other append. If no other write waits, the caller can commit its write itself. Checkpoints
-//! run in [another thread](watcher), so that they do not slow commits down.
+//! The file is in WAL mode with `synchronous=FULL`, so a write that returned is on the disk.
 //!
-//! *Fence.* The index `events_fence` is unique over log and first position, and every transaction
-//! begins with `BEGIN IMMEDIATE`. So no process can write between the check that a log ends at
-//! `after` and the insert. An append that is a conflict does not affect other appends in its
-//! transaction.
-//!
-//! *Several processes* can share the file. `PRAGMA data_version` shows that another process wrote,
-//! and then all waiting tasks read again. Each worker holds a [lock file](worker_locks). The kernel
-//! frees the lock when the process dies, so other workers can take over its executions without
-//! waiting until the lease expires.
+//! The index `events_fence` is unique over log and first position, and every transaction begins
+//! with `BEGIN IMMEDIATE`. So no process can write between the check that a log ends at `after` and
+//! the insert.
 
 mod audit;
 mod change;
@@ -62,11 +52,8 @@ use self::{
     writer::Writer,
 };
 
-/// A store in one file. Dropping it commits waiting writes, checkpoints the WAL and ends the
-/// threads.
-///
-/// The fields are dropped in this order, because the watcher must no longer send to the writer, and
-/// readers must no longer hold the file open, when the writer closes it.
+/// A store in one file. The fields are dropped in this order, because the watcher must no longer
+/// send to the writer, and readers must no longer hold the file open, when the writer closes it.
 #[derive(Debug)]
 pub struct Sqlite {
     _watcher: Watcher,
@@ -87,8 +74,8 @@ impl Sqlite {
     /// # Errors
     ///
     /// If the file cannot be opened or written, is no store, can be used by a newer version only,
-    /// or is to be upgraded while a worker of an earlier version uses it. The function also fails
-    /// if the folder does not exist, because that is more likely a typing error.
+    /// or is to be upgraded while a worker of an earlier version uses it. Also if the folder does
+    /// not exist, because that is more likely a typing error.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_as(path, LAYOUT)
     }

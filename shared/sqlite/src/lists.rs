@@ -95,7 +95,7 @@ impl Query {
         }
     }
 
-    /// Reads one page, the newest first. `id` is the name of the id's column.
+    /// Reads one page, whose newest item comes first. `id` is the name of the id's column.
     fn read_page<T>(
         mut self,
         connection: &Connection,
@@ -103,25 +103,31 @@ impl Query {
         page: &Page,
         read: impl Fn(&Row<'_>) -> Result<(Cursor, T), StoreError>,
     ) -> Result<Listing<T>, StoreError> {
-        if let Some(Cursor { at, id: last }) = &page.after {
-            self.sql.extend([" AND (", self.created_at, ", ", id, ") < (?, ?)"]);
-            self.values.extend([at.timestamp_micros().into(), last.clone().into()]);
+        for (cursor, operator) in [(&page.after, "<"), (&page.before, ">")] {
+            let Some(Cursor { at, id: limit }) = cursor else { continue };
+            self.sql.extend([" AND (", self.created_at, ", ", id, ") ", operator, " (?, ?)"]);
+            self.values.extend([at.timestamp_micros().into(), limit.clone().into()]);
         }
-        self.sql.extend([" ORDER BY ", self.created_at, " DESC, ", id, " DESC LIMIT ?"]);
-        // Reads one row more than the page has, to see whether there is a next page.
+        let order = if page.from_end { " ASC" } else { " DESC" };
+        let created_at = self.created_at;
+        self.sql.extend([" ORDER BY ", created_at, order, ", ", id, order, " LIMIT ?"]);
+        // Reads one row more than the page has, to see whether the range has more.
         let most = i64::try_from(page.first).unwrap_or(i64::MAX).saturating_add(1);
         self.values.push(most.into());
         let mut statement = connection.prepare(&self.sql).map_err(|err| to_store_error(&err))?;
         let values = rusqlite::params_from_iter(self.values);
         let mut found = statement.query(values).map_err(|err| to_store_error(&err))?;
-        let mut items = Vec::new();
-        for _ in 0..page.first {
-            match found.next().map_err(|err| to_store_error(&err))? {
-                Some(row) => items.extend(skip_damaged(read(row))?),
-                None => return Ok(Listing { items, has_more: false }),
+        let (mut items, mut has_more) = (Vec::new(), false);
+        for count in 0..=page.first {
+            let Some(row) = found.next().map_err(|err| to_store_error(&err))? else { break };
+            has_more = count == page.first;
+            if !has_more {
+                items.extend(skip_damaged(read(row))?);
             }
         }
-        let has_more = found.next().map_err(|err| to_store_error(&err))?.is_some();
+        if page.from_end {
+            items.reverse();
+        }
         Ok(Listing { items, has_more })
     }
 }
@@ -207,7 +213,8 @@ enum PlanOrder {
     ByTime,
 }
 
-/// Chooses the order for a page. Without it, each page of a token would sort all its plans.
+/// Chooses the order for a page. Without this choice, each page of a token would sort all its
+/// plans.
 fn choose_order(connection: &Connection, filter: &PlanFilter) -> Result<PlanOrder, StoreError> {
     let (Some(token), None) = (&filter.token, filter.request) else {
         return Ok(PlanOrder::ByRequest);

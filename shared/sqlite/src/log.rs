@@ -1,9 +1,5 @@
-//! Event logs, leases, permits and inboxes in the file.
-//!
-//! Methods read in the [pool](super::readers), which sees the last commit, and write by sending a
-//! [`Change`] to the writer. A worker counts as gone when its lease has expired, or when its
-//! process no longer holds its lock file. Methods that need live workers check the locks, so that
-//! dead workers lose their leases and permits immediately.
+//! Event logs, leases, permits and inboxes in the file. Methods read in the [pool](super::readers),
+//! and write by sending a [`Change`] to the writer.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -80,16 +76,10 @@ impl Log for Sqlite {
         Ok(())
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        let leases = self
-            .readers
-            .read(|connection| find_leases(connection).map_err(|err| to_store_error(&err)))
-            .await?;
-        let live = leases.into_iter().filter(|(_, until)| *until > now.timestamp_micros());
-        let live = live.map(|(worker, _)| rows::parse::<WorkerId>(&worker, &worker));
-        let mut live = live.collect::<Result<Vec<_>, _>>()?;
-        let dead = self.remove_dead_workers(live.iter().copied()).await?;
-        live.retain(|worker| !dead.contains(worker));
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        let mut live = self.readers.read(move |connection| read_leases(connection, now)).await?;
+        let dead = self.remove_dead_workers(live.iter().map(|lease| lease.worker)).await?;
+        live.retain(|lease| !dead.contains(&lease.worker));
         Ok(live)
     }
 }
@@ -356,6 +346,20 @@ fn find_owned(
 fn find_leases(connection: &Connection) -> rusqlite::Result<BTreeMap<String, i64>> {
     let mut statement = connection.prepare_cached("SELECT worker, until FROM workers")?;
     let leases = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    leases.collect()
+}
+
+fn read_leases(connection: &Connection, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+    let sql = "SELECT worker, node, until FROM workers WHERE until > ?1 ORDER BY worker";
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let rows: Vec<(String, String, i64)> = connection
+        .prepare_cached(sql)
+        .and_then(|mut found| found.query_map([now.timestamp_micros()], read)?.collect())
+        .map_err(|err| to_store_error(&err))?;
+    let leases = rows.into_iter().map(|(worker, node, until)| {
+        let until = rows::to_time(until, &worker)?;
+        Ok(Lease { worker: rows::parse(&worker, &worker)?, node, until })
+    });
     leases.collect()
 }
 

@@ -1,7 +1,4 @@
 //! Converts the rows of an earlier layout. `docs/design/store-layout.md` describes the steps.
-//!
-//! Each transaction converts a few hundred rows and moves the cursor in `meta`. So a killed process
-//! loses at most one transaction, and several processes can convert the same file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +20,7 @@ pub(super) const PROGRESS_KEY: &str = "migration";
 /// The progress of a migration that has not converted a row.
 pub(super) const START_PROGRESS: &str = r#"{"part":"plans","after":0}"#;
 
-/// Rows that one transaction converts.
+/// Maximum number of rows that one transaction converts.
 const BATCH_LEN: i64 = 256;
 /// Bytes of text after which a transaction reads no more rows.
 const BATCH_BYTES: usize = 16 << 20;

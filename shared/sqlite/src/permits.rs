@@ -15,9 +15,8 @@ use shared::{
 
 use super::{change::Answer, connection::to_store_error, rows};
 
-/// Number of rows of unused rates that a call removes if it asks for few limits. A call with many
-/// limits removes two rows for each of them. So a call removes more rows than it adds, and the
-/// table stays small.
+/// Number of rows of unused rates that a call removes if it asks for few limits, so that a call
+/// removes more rows than it adds.
 const MIN_REMOVED_RATES: i64 = 8;
 
 pub(super) fn acquire_permits(

@@ -1,10 +1,5 @@
-//! A pool of connections that read. A reader sees the last commit. Readers and the writer do not
-//! wait for each other.
-//!
-//! A read runs on a blocking thread, so it finishes even if its caller does not poll it. A caller
-//! that follows many logs polls only some of them at a time, and a subscription whose client stops
-//! reading polls nothing. If reads that are not polled kept their connections, the pool would have
-//! no connection left for other callers.
+//! A pool of connections that read. A read runs on a blocking thread, because reads of callers that
+//! do not poll would otherwise keep their connections.
 
 use std::{
     collections::VecDeque,

@@ -12,8 +12,8 @@ use shared::{
 
 use super::{Answer, Change, Sqlite, connection::to_store_error, removal::Removal, rows};
 
-/// Number of writes of a kind after which its rows are counted, if the kind has a limit. A count
-/// costs as much as a hundred writes.
+/// Number of writes of a kind after which its rows are counted, if the kind has a limit, because a
+/// count costs far more than a write.
 const WRITES_PER_COUNT: usize = 256;
 /// Maximum number of old calls that one transaction removes. The writer commits other operations
 /// between two such transactions.

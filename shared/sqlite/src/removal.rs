@@ -1,7 +1,5 @@
-//! Removes old executions that have finished, and plans and requests without references.
-//!
-//! A reader finds these objects. The writer checks in its transaction that they are still unused,
-//! and removes them.
+//! Removes old executions that have finished, and plans and requests without references. The writer
+//! checks in its transaction that they are still unused.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::{clock::Timestamp, store::StoreError};

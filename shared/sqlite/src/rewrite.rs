@@ -12,7 +12,7 @@ use shared::{
 
 use super::{connection::to_store_error, lists, rows};
 
-/// Rows of one page, which one transaction replaces.
+/// Maximum number of rows of one page, which one transaction replaces.
 const PAGE_LEN: i64 = 256;
 /// Bytes of text after which a page ends.
 const PAGE_BYTES: usize = 8 << 20;
@@ -131,10 +131,8 @@ pub(super) enum RowRewrite {
 }
 
 impl RowRewrite {
-    /// Returns `None` if the key is not the key of a row.
-    ///
-    /// The number of a removed row can belong to a new row. So each statement also names ids that
-    /// belong to no other document.
+    /// Returns `None` if the key is not the key of a row. The number of a removed row can belong to
+    /// a new row, so each statement also names ids that belong to no other document.
     pub(super) fn new(Rewrite { before, after }: Rewrite) -> Option<Self> {
         let StoredKey::Row(number) = before.key else { return None };
         let to_json = |value: serde_json::Result<String>| value.expect("documents are JSON");

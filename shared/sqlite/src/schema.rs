@@ -1,13 +1,8 @@
-//! Creates the tables, and upgrades the tables of an earlier layout. [`migration`] converts their
-//! rows.
+//! Creates the tables, and upgrades the tables of an earlier layout. People can read the tables:
+//! ids and JSON are text, and times are microseconds since 1970.
 //!
-//! People can read the tables: ids and JSON are text, and times are microseconds since 1970.
-//! Columns have the names of the API. The view `history` shows event logs with the ids of their
-//! executions.
-//!
-//! Each log also has a number, because numbers make appends fast. Logs that grow at the same time
-//! have neighbouring numbers, so the appends of one commit change a few pages at the end of the
-//! table and of its index. With ids as keys, each append would change another page.
+//! Each log also has a number. Logs that grow at the same time have neighbouring numbers, so the
+//! appends of one commit change only a few pages.
 
 use std::path::Path;
 

@@ -1,9 +1,5 @@
-//! A clock that all processes with the same file share.
-//!
-//! These processes run on one machine, so they share its time since boot. The file stores an offset
-//! that turns this time into the time of day. While a worker lives, a new process uses the stored
-//! offset, even if the machine's clock was set in the meantime. So leases, retries and sleeps mean
-//! the same for all processes.
+//! A clock that all processes with the same file share: the time since boot plus an offset in the
+//! file. So leases, retries and sleeps mean the same for all processes.
 
 use std::fs;
 
@@ -55,10 +51,7 @@ fn choose_offset(
 }
 
 /// Makes executions due whose last event has a time after `now`, because the clock was ahead when
-/// they began to wait. If the clock was ahead by a year, they would otherwise wait for a year. The
-/// worker that claims such an execution shortens its waits.
-///
-/// No worker lives, so no other process changes these heads.
+/// they began to wait. No worker lives, so no other process changes these heads.
 fn shorten_future_waits(connection: &Connection, now: i64) -> rusqlite::Result<()> {
     let has_future = "SELECT 1 FROM (SELECT json FROM events ORDER BY id DESC LIMIT 1)
         WHERE CASE WHEN json_valid(json) THEN json ->> '$[#-1].at' END > ?1";

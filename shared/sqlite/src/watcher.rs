@@ -1,7 +1,5 @@
-//! A thread that polls for writes of other processes and checkpoints the WAL.
-//!
-//! A checkpoint copies committed pages from the WAL into the file. Here it runs beside the writer,
-//! so that no commit waits for it.
+//! A thread that polls for writes of other processes and checkpoints the WAL, so that no commit
+//! waits for a checkpoint.
 
 use std::{
     sync::{Arc, mpsc},

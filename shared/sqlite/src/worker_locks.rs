@@ -1,8 +1,5 @@
-//! Lock files that show which workers' processes are alive.
-//!
-//! Each worker holds a lock on a file of its own. The kernel frees the lock when the process ends,
-//! also when it is killed. So other workers notice a dead worker immediately, and not only when its
-//! lease expires. On a file system without working locks, the leases still expire.
+//! Lock files that show which workers' processes are alive. The kernel frees the lock when the
+//! process ends, so other workers notice a dead worker before its lease expires.
 
 use std::{
     collections::BTreeMap,
@@ -27,8 +24,8 @@ impl WorkerLocks {
         Self { folder, locked_files: Mutex::default() }
     }
 
-    /// Locks the file of a worker of this process. If that fails, only the worker's lease protects
-    /// its executions.
+    /// Locks the file of a worker of this process. If that fails and the process dies, other
+    /// workers notice its death only when the worker's lease expires.
     pub(super) fn acquire(&self, worker: WorkerId) {
         let mut held = self.locked_files.lock().unwrap_or_else(PoisonError::into_inner);
         if held.contains_key(&worker) {

@@ -1,12 +1,7 @@
 //! All writes of a process. They use one connection and group commit.
 //!
-//! Operations come through a bounded queue, so callers that are faster than the disk wait. A thread
-//! writes all waiting operations in one transaction and answers after the commit. Meanwhile the
-//! next operations collect in the queue.
-//!
-//! If one operation comes after another, the queue only costs time, because each operation waits
-//! for two switches between threads. [`Writer::commit_in_place`] then commits in the thread of the
-//! caller.
+//! If one operation comes after another, the queue only costs time. [`Writer::commit_in_place`]
+//! then commits in the thread of the caller.
 
 use std::{
     sync::{
@@ -33,9 +28,9 @@ use super::{
 
 /// Maximum number of operations in the queue. Further callers wait until there is room.
 const QUEUE_LEN: usize = 8_192;
-/// Number of commits with a single operation, one after another, after which the next operation is
-/// committed in place. If several callers write at the same time, a commit in place would split
-/// their operations into several commits.
+/// Number of single commits, one after another, after which the next operation is committed in
+/// place. If several callers write at the same time, a commit in place would split their operations
+/// into several commits.
 const MIN_SINGLE_COMMITS: u32 = 16;
 /// Longest commit after which the next operation may be committed in place. A commit in place stops
 /// the other tasks of its thread, so a slow disk gets a thread of its own.
@@ -125,8 +120,7 @@ impl Writer {
     }
 
     /// Commits the change in the thread of the caller. Returns `None` if the change must go through
-    /// the queue: because it is large or a removal, other operations wait or came lately, the disk
-    /// is slow, another process writes, or the runtime has no second thread for the other tasks.
+    /// the queue.
     fn commit_in_place(&self, change: &Change) -> Option<Result<Answer, StoreError>> {
         let has_waiting = self.queue().is_none_or(|queue| queue.capacity() < queue.max_capacity());
         let may_commit = self.single_commits.has_enough()
@@ -201,8 +195,7 @@ impl CacheUsage {
     const LARGE_BYTES: usize = 8 << 20;
 
     /// Counts the bytes of a batch. Returns `true` at a heartbeat if the page cache should be
-    /// freed, because much was written since it was last freed, but little since the last
-    /// heartbeat.
+    /// freed.
     fn record_batch(&mut self, bytes: usize, has_heartbeat: bool) -> bool {
         self.since_heartbeat = self.since_heartbeat.saturating_add(bytes);
         self.since_freed = self.since_freed.saturating_add(bytes);

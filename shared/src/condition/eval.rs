@@ -1,8 +1,6 @@
-//! Evaluates an expression.
-//!
-//! The crate `cel` has an evaluator, too. But it copies every output before it reads it, copies
-//! each item that a macro visits, and cannot be stopped. This evaluator borrows the outputs and
-//! counts every operation, so that an untrusted condition cannot block a worker.
+//! Evaluates an expression. The evaluator of the crate `cel` copies outputs and cannot be stopped.
+//! This evaluator borrows the outputs and counts every operation, so that an untrusted condition
+//! cannot block a worker.
 
 use std::{borrow::Cow, cmp::Ordering};
 

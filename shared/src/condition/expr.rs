@@ -18,7 +18,7 @@ pub(super) enum Expr {
     Target(usize, Arc<str>),
     HasTarget(usize),
     Input,
-    /// A macro's variable: the number of variables that the enclosing macros define, and its name.
+    /// A macro's variable: its index among the variables of the enclosing macros, and its name.
     Local(usize, Arc<str>),
     Field(Box<Expr>, Key),
     Has(Box<Expr>, Key),

@@ -93,7 +93,7 @@ impl fmt::Display for Fault<'_> {
             }
             Self::Operands { left: (left, found_kind), operator, right: (right, other) } => {
                 let operator = operator.as_str();
-                write!(f, "`{operator}` takes no {}", Pair(*found_kind, *other))?;
+                write!(f, "`{operator}` takes no {}", KindPair(*found_kind, *other))?;
                 write!(f, " (`{left}` {operator} `{right}`)")?;
                 if operator == "in" && *other == ValueKind::Text {
                     write!(f, "; write `text.contains(part)`")?;
@@ -115,9 +115,9 @@ impl fmt::Display for Fault<'_> {
     }
 }
 
-struct Pair(ValueKind, ValueKind);
+struct KindPair(ValueKind, ValueKind);
 
-impl fmt::Display for Pair {
+impl fmt::Display for KindPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (left, right) = (self.0.to_string(), self.1.to_string());
         let bare = |kind: &str| kind.rsplit(' ').next().unwrap_or_default().to_owned();

@@ -43,8 +43,8 @@ const PLAIN_STYLE: &[CallStyle] = &[CallStyle::Plain];
 const METHOD_STYLE: &[CallStyle] = &[CallStyle::Method];
 const BOTH_STYLES: &[CallStyle] = &[CallStyle::Plain, CallStyle::Method];
 
-/// Maximum number of arguments of `min` and `max`. An expression has fewer bytes than this, so this
-/// limit is never reached.
+/// Maximum number of arguments of `min` and `max`. An expression has at most this many bytes, so
+/// this limit is never reached.
 const MAX_ARGUMENTS: usize = limits::CONDITION_BYTES;
 
 /// All functions, each with its name, its syntax, and its smallest and largest number of arguments.

@@ -1,8 +1,5 @@
-//! Functions that calculate with whole lists: `sum`, `min`, `max`, `join`, `split`, `sort`,
-//! `distinct` and `flatten`.
-//!
-//! Each function spends operations in proportion to the items and bytes that it reads, before or
-//! while it reads them. So it cannot block a worker for longer than other parts of an expression.
+//! Functions that calculate with whole lists. Each function spends operations in proportion to the
+//! items and bytes that it reads, so that it cannot block a worker.
 
 use std::{
     cmp::Ordering,

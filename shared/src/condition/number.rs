@@ -1,7 +1,5 @@
-//! Numbers. `1`, `1.0` and `1u` are equal.
-//!
-//! JSON does not distinguish integers from other numbers: one program writes `2.0`, and another
-//! program writes `2`. So expressions can mix the two kinds. CEL itself would refuse `2 + 1.5`.
+//! Numbers. `1`, `1.0` and `1u` are equal, because JSON does not distinguish integers from other
+//! numbers.
 
 use std::cmp::Ordering;
 

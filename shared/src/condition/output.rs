@@ -4,11 +4,8 @@ use serde_json::{Map, Number, Value};
 use super::{function::format_time, value::Val};
 use crate::{json, limits};
 
-/// Converts a result to JSON. Returns a message if JSON cannot express the result, or if the JSON
-/// is too large.
-///
-/// A result of a few bytes in memory can be huge as JSON, because lists share their items. So this
-/// function counts the bytes that it makes.
+/// Converts a result to JSON. Counts the bytes that it makes, because a result of a few bytes in
+/// memory can be huge as JSON: lists share their items.
 pub(super) fn to_json(result: &Val<'_>) -> Result<Value, String> {
     let mut output = JsonConverter { bytes_left: limits::OUTPUT_BYTES };
     let value = output.convert(result, limits::JSON_DEPTH)?;

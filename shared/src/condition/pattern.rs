@@ -1,9 +1,5 @@
-//! Regular expressions. A plan's patterns are checked when the plan is parsed, and compiled again
-//! for each evaluation.
-//!
-//! A pattern of a few bytes can compile to many thousand times its size, and every step of a plan
-//! may have a condition. So a plan keeps only the text. Each evaluation compiles the pattern and
-//! then drops the compiled pattern.
+//! Regular expressions. A plan keeps only the text of a pattern, and each evaluation compiles it
+//! again, because a pattern of a few bytes can compile to many thousand times its size.
 
 use regex::{Regex, RegexBuilder};
 

@@ -14,7 +14,7 @@ pub(super) fn values_read<'a>(
     parsed: &ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
-) -> Vec<PathAndValue<'a>> {
+) -> Vec<ReadValue<'a>> {
     let mut reader = Reader { parsed, values, input, places: Vec::new() };
     reader.visit(&parsed.expr);
     reader.places
@@ -24,10 +24,10 @@ struct Reader<'p, 'a> {
     parsed: &'p ParsedSource,
     values: &'a dyn LookUpValues,
     input: &'a Value,
-    places: Vec<PathAndValue<'a>>,
+    places: Vec<ReadValue<'a>>,
 }
 
-type PathAndValue<'a> = (String, Option<&'a Value>);
+type ReadValue<'a> = (String, Option<&'a Value>);
 
 impl<'a> Reader<'_, 'a> {
     fn visit(&mut self, expr: &Expr) {
@@ -64,7 +64,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    fn find_place(&self, expr: &Expr) -> Option<PathAndValue<'a>> {
+    fn find_place(&self, expr: &Expr) -> Option<ReadValue<'a>> {
         match expr {
             Expr::Target(index, name) => {
                 let target = self.parsed.targets.get(*index)?;

@@ -1,9 +1,6 @@
-//! Checks the size and nesting of a condition before the parser recurses into it.
-//!
-//! The parser limits the nesting of brackets. It does not limit chains such as `a + b + c`,
-//! although each operator adds a level to the parser's tree. So this module counts tokens first. It
-//! follows CEL's grammar exactly: it finds the same strings as the parser, so no operator can hide
-//! in a string.
+//! Checks the size and nesting of a condition before the parser recurses into it. The parser limits
+//! the nesting of brackets, but not chains such as `a + b + c`, each of whose operators adds a
+//! level to its tree.
 
 use super::ConditionError;
 use crate::limits;

@@ -1,11 +1,8 @@
 //! Calls of an execution whose outcome is unknown, and how a retry of the execution continues them.
 //!
-//! A call of a tool with the effect `once` may end without an answer. A retry sends its idempotency
-//! key again, so that a service that remembers keys does not act twice. If a person found out that
-//! the call took effect, the retry reuses the output that the person gave instead.
-//!
-//! The first event of the retry contains the keys and these outputs, because the earlier execution
-//! can be removed before the retry ends.
+//! A retry that makes the same call sends its idempotency key again, so that a service that
+//! remembers keys does not act twice. The first event of the retry contains the keys, because the
+//! earlier execution can be removed before the retry ends.
 
 use std::sync::Arc;
 

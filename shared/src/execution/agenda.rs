@@ -1,7 +1,5 @@
-//! The agenda of an execution: tasks by the kind of work that they need next.
-//!
-//! Each event updates the agenda, so the machine does not search the plan for work after each
-//! event.
+//! The agenda of an execution: tasks by the kind of work that they need next, so that the machine
+//! does not search the plan for work after each event.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,7 +187,7 @@ impl Agenda {
         &self.to_skip
     }
 
-    /// Returns the running tasks, including sleeping tasks.
+    /// Returns the running tasks, including tasks that sleep or wait for a child execution.
     pub fn running(&self) -> &BTreeSet<Task> {
         &self.running
     }

@@ -1,15 +1,15 @@
-//! The attempts of an execution, as its log describes them.
-//!
-//! Log lines, metrics and traces read attempts from the same durable events. So they agree with
-//! each other and with the log, even after another worker has taken over the execution.
+//! The attempts of an execution, as its log describes them. Log lines, metrics and traces read
+//! attempts from here, so that they agree with each other and with the log.
+
+use std::time::Duration;
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-use super::{AttemptKind, Execution, Step, StepState};
+use super::{AttemptKind, Execution, Step, StepState, Takeover};
 use crate::{
     clock::Timestamp,
-    event::{Event, RecordedEvent, StepStarted, WaitReason},
+    event::{Claimed, Event, RecordedEvent, StepStarted, WaitReason},
     id::{Attempt, ExecutionId, Part, StepNumber, Task},
     plan::Plan,
     tool::ToolError,
@@ -18,7 +18,7 @@ use crate::{
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttemptOutcome {
-    /// The tool returned a result.
+    /// The attempt returned a new result.
     Succeeded,
     /// An earlier call with the same parameters returned the result.
     Cached,
@@ -67,32 +67,63 @@ pub struct EndedAttempt {
     pub attempt: Attempt,
     /// `None` if the step failed before its tool was called.
     pub started_at: Option<Timestamp>,
+    /// If the worker was lost during the attempt, the time of its last event.
     pub ended_at: Timestamp,
+    /// The worker was lost during the attempt, so nobody knows how long the call ran.
+    pub is_worker_lost: bool,
     pub outcome: AttemptOutcome,
     pub error: Option<ToolError>,
     /// The child execution, if the step executes a plan.
     pub child: Option<ExecutionId>,
+    /// The claim of the worker that started the attempt.
+    pub claim: Option<Claimed>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct RunningAttempt {
     attempt: Attempt,
+    claim: Option<Claimed>,
     started_at: Timestamp,
     child: Option<ExecutionId>,
+    /// A sleep, a child execution, a list and a wait for a signal continue without a worker.
+    needs_worker: bool,
+    /// The last event of the worker that was lost during the attempt.
+    lost_at: Option<Timestamp>,
 }
 
 /// Follows the events of one execution, and finds the attempts that end.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptTracker {
     running_attempts: IndexMap<Task, RunningAttempt, RandomState>,
+    owner: Option<Claimed>,
+    last_event_at: Option<Timestamp>,
 }
 
 impl AttemptTracker {
     /// Returns a tracker that continues after the events of `execution`.
     pub fn from_execution(execution: &Execution) -> Self {
-        let mut tracker = Self::default();
+        let history = execution.history();
+        let mut tracker = Self {
+            owner: execution.owner().cloned(),
+            last_event_at: history.last.map(|last| last.at),
+            ..Self::default()
+        };
         for (at, step) in execution.steps().iter().enumerate() {
             tracker.add_running(Task::from(StepNumber::new(at)), step);
+        }
+        for takeover in &history.takeovers {
+            for task in &takeover.interrupted {
+                // The task may have started again since.
+                let is_interrupted = execution
+                    .task(*task)
+                    .and_then(|step| step.changed)
+                    .is_some_and(|changed| changed.seq < takeover.claim.seq);
+                if let Some(running) = tracker.running_attempts.get_mut(task)
+                    && is_interrupted
+                {
+                    mark_lost(running, takeover);
+                }
+            }
         }
         tracker
     }
@@ -107,9 +138,15 @@ impl AttemptTracker {
             StepState::Running { how: AttemptKind::Executing { child }, .. } => Some(child),
             _ => None,
         };
+        let needs_worker =
+            matches!(step.state, StepState::Running { how: AttemptKind::Calling, .. });
         if let (Some(attempt), Some(changed)) = (attempt, step.changed) {
             let started_at = changed.at;
-            self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
+            let claim = self.owner.clone();
+            let lost_at = None;
+            let running =
+                RunningAttempt { attempt, claim, started_at, child, needs_worker, lost_at };
+            self.running_attempts.insert(task, running);
         }
         if let Some(undo) = &step.undo {
             self.add_running(task.compensation(), undo);
@@ -122,14 +159,31 @@ impl AttemptTracker {
     /// Follows the next event. Returns the attempt that the event ends, if there is one.
     pub fn follow_event(&mut self, plan: &Plan, recorded: &RecordedEvent) -> Option<EndedAttempt> {
         let RecordedEvent { at, event, .. } = recorded;
+        if let Event::Claimed(claimed) = event {
+            self.follow_claim(claimed);
+        }
+        self.last_event_at = Some(*at);
         let task = Task { step: plan.step_number(event.step()?)?, part: event.part() };
         match event {
-            Event::StepStarted(StepStarted { attempt, child, .. }) => {
-                self.start_attempt(task, *attempt, *at, *child);
+            Event::StepStarted(started) => {
+                let &StepStarted { attempt, child, until, items, .. } = started;
+                let needs_worker = child.is_none() && until.is_none() && items.is_none();
+                let (claim, started_at, lost_at) = (self.owner.clone(), *at, None);
+                let running =
+                    RunningAttempt { attempt, claim, started_at, child, needs_worker, lost_at };
+                self.running_attempts.insert(task, running);
                 None
             }
             Event::StepWaiting { reason: WaitReason::Signal { .. }, .. } => {
-                self.start_attempt(task, Attempt::FIRST, *at, None);
+                let running = RunningAttempt {
+                    attempt: Attempt::FIRST,
+                    claim: self.owner.clone(),
+                    started_at: *at,
+                    child: None,
+                    needs_worker: false,
+                    lost_at: None,
+                };
+                self.running_attempts.insert(task, running);
                 None
             }
             event => {
@@ -138,36 +192,56 @@ impl AttemptTracker {
                 if running.is_none() && outcome != AttemptOutcome::Failed {
                     return None;
                 }
-                let attempt = running.map(|running| running.attempt).or_else(|| event.attempt())?;
+                let known = running.as_ref();
+                let lost_at = known.and_then(|running| running.lost_at);
                 Some(EndedAttempt {
                     task,
-                    attempt,
-                    started_at: running.map(|running| running.started_at),
-                    ended_at: *at,
+                    attempt: known.map(|running| running.attempt).or_else(|| event.attempt())?,
+                    started_at: known.map(|running| running.started_at),
+                    ended_at: lost_at.unwrap_or(*at),
+                    is_worker_lost: lost_at.is_some(),
                     outcome,
                     error: error.cloned(),
-                    child: running.and_then(|running| running.child),
+                    child: known.and_then(|running| running.child),
+                    claim: running.and_then(|running| running.claim),
                 })
             }
         }
     }
 
-    fn start_attempt(
-        &mut self,
-        task: Task,
-        attempt: Attempt,
-        started_at: Timestamp,
-        child: Option<ExecutionId>,
-    ) {
-        self.running_attempts.insert(task, RunningAttempt { attempt, started_at, child });
+    /// Marks the calls of a worker that another worker replaces.
+    fn follow_claim(&mut self, claimed: &Claimed) {
+        let before = self.owner.replace(claimed.clone());
+        if before.is_none_or(|before| before.worker == claimed.worker) {
+            return;
+        }
+        for running in self.running_attempts.values_mut().filter(|running| running.needs_worker) {
+            running.lost_at = running.lost_at.or(self.last_event_at);
+        }
     }
 }
 
 impl EndedAttempt {
+    /// Returns the duration of the call. Returns `None` if there was no call, or if the worker was
+    /// lost during the call, because the lost worker recorded no end.
+    ///
+    /// The duration is zero if the clock of another machine was ahead.
+    pub fn duration(&self) -> Option<Duration> {
+        let started_at = self.started_at.filter(|_| !self.is_worker_lost)?;
+        Some((self.ended_at - started_at).to_std().unwrap_or_default())
+    }
+
     /// Returns `true` if this is the attempt of a whole step with `forEach`. The items of such a
     /// step have attempts of their own.
     pub fn is_list(&self, plan: &Plan) -> bool {
         self.task.part == Part::WHOLE && plan.step(self.task.step).for_each.is_some()
+    }
+}
+
+fn mark_lost(running: &mut RunningAttempt, takeover: &Takeover) {
+    if running.lost_at.is_none() {
+        running.lost_at = Some(takeover.lost_at);
+        running.claim = Some(takeover.lost.clone());
     }
 }
 
@@ -206,6 +280,7 @@ mod tests {
         {"at":3000000,"type":"step_retry_scheduled","step":"one","attempt":1,
          "error":{"code":"tool.failed","message":"no","retryable":true},"until":3000000},
         {"at":4000000,"type":"step_started","step":"one","attempt":2,"parameters":{}},
+        {"at":4200000,"type":"step_progress","step":"one","attempt":2,"progress":{"progress":1}},
         {"at":9000000,"type":"claimed","worker":"work_2_bbbbbbbbb","node":"b","epoch":2},
         {"at":9000000,"type":"step_interrupted","step":"one","attempt":2},
         {"at":9500000,"type":"step_started","step":"one","attempt":3,"parameters":{}},
@@ -233,9 +308,12 @@ mod tests {
     }
 
     fn describe(ended: &EndedAttempt) -> String {
-        let milliseconds = ended.started_at.map(|at| (ended.ended_at - at).num_milliseconds());
+        let in_span = ended.started_at.map(|at| (ended.ended_at - at).num_milliseconds());
+        let known = ended.duration().map(|duration| duration.as_millis());
         let (item, outcome) = (ended.task.part.item, ended.outcome.as_str());
-        format!("{} {item:?} {} {outcome} {milliseconds:?}", ended.task.step.get(), ended.attempt)
+        let (step, attempt) = (ended.task.step.get(), ended.attempt);
+        let node = ended.claim.as_ref().map(|claim| &*claim.node).unwrap_or_default();
+        format!("{step} {item:?} {attempt} {outcome} {in_span:?} {known:?} {node}")
     }
 
     #[test]
@@ -243,11 +321,11 @@ mod tests {
         let (plan, log) = (plan(), decode_events(Seq(1), LOG).unwrap());
         let id: ExecutionId = "exec_1_aaaaaaaaa".parse().unwrap();
         let expected = [
-            "0 None 1 retried Some(1000)",
-            "0 None 2 interrupted Some(5000)",
-            "0 None 3 succeeded Some(400)",
-            "1 Some(0) 1 succeeded Some(40)",
-            "1 None 1 succeeded Some(50)",
+            "0 None 1 retried Some(1000) Some(1000) a",
+            "0 None 2 interrupted Some(200) None a",
+            "0 None 3 succeeded Some(400) Some(400) b",
+            "1 Some(0) 1 succeeded Some(40) Some(40) b",
+            "1 None 1 succeeded Some(50) Some(50) b",
         ];
         // A tracker that begins in the middle finds the same attempts as a tracker that saw the
         // whole log.
@@ -286,5 +364,7 @@ mod tests {
         assert_eq!((root.parent, root.events[0].name), (None, "taken_over"));
         assert_eq!(root.context.trace, execution.trace_id());
         assert_eq!(spans[0].error.as_deref(), Some("tool.failed"));
+        let lost_at = log.iter().find(|event| event.event.kind() == "step_progress").unwrap().at;
+        assert_eq!(spans[1].ended_at, lost_at);
     }
 }

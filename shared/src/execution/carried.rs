@@ -1,6 +1,5 @@
-//! Calls of earlier executions with an unknown outcome, and how this execution repeats them or
-//! reuses a person's answer. This module also finds the calls of this execution with an unknown
-//! outcome, for a retry of this execution.
+//! Calls with an unknown outcome: those of earlier executions, and those of this execution for a
+//! retry of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +52,7 @@ pub struct ChildCalls {
 }
 
 impl ChildCalls {
-    /// Returns the calls of a child execution that failed, for the child that repeats it.
+    /// Returns the calls of an earlier child execution, for the child that repeats it.
     pub fn from_earlier_child(call_keys: Vec<CallKey>, settled: Vec<SettledCall>) -> Self {
         let mut calls = Self { call_keys, ..Self::default() };
         for call in settled {
@@ -193,9 +192,9 @@ impl Execution {
             || self.steps.iter().any(|step| step.parts().any(Step::is_outcome_unknown))
     }
 
-    /// Returns the keys of all calls with the effect `ONCE` of this execution and of earlier
-    /// executions whose outcome is unknown. Leaves out calls of a child execution that was started,
-    /// because the child knows them.
+    /// Returns the keys of all `ONCE` calls of this execution and of earlier executions whose
+    /// outcome is unknown. Leaves out calls of a child execution that was started, because the
+    /// child knows them.
     pub fn open_call_keys(&self) -> Vec<CallKey> {
         let mut open = Vec::new();
         for (position, planned) in self.plan.steps().iter().enumerate() {

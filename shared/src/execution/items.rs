@@ -7,11 +7,8 @@ use serde_json::Value;
 use super::step::{Step, StepState};
 use crate::plan::OnError;
 
-/// The items of a list that a step repeats for.
-///
-/// Items start in the order of the list, and the step limits how many have a turn at the same time.
-/// An item that waits for a person or a signal gives up its turn. When the item can continue, it
-/// gets a turn before the items that never had a turn.
+/// The items of a list that a step repeats for. The step limits how many items have a turn at the
+/// same time, and an item that waits for a person or a signal gives up its turn.
 #[derive(Clone, Debug)]
 pub struct Items {
     pub(super) tasks: Vec<Step>,
@@ -63,12 +60,12 @@ impl Items {
         self.open_count == 0
     }
 
-    /// Returns `true` if all unfinished items wait for a person or a signal.
+    /// Returns `true` if unfinished items are left and all of them wait for a person or a signal.
     pub fn only_waits(&self) -> bool {
         !self.is_finished() && self.waiting_count == self.open_count
     }
 
-    /// Returns `true` if all unfinished items wait or sleep, which means that no item works.
+    /// Returns `true` if unfinished items are left and all of them wait or sleep.
     pub(super) fn is_idle(&self) -> bool {
         !self.is_finished() && self.waiting_count + self.sleeping_count == self.open_count
     }

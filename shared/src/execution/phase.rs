@@ -11,8 +11,8 @@ use crate::event::Outcome;
 pub enum Phase {
     /// Steps start as they become ready.
     Open,
-    /// A required step failed. No further step starts, and running steps continue until they
-    /// finish.
+    /// A required step failed, or the execution failed as a whole. No further step starts, and
+    /// running steps continue until they finish.
     Failing,
     /// The deadline passed. No further step starts, and running steps are stopped.
     Expired,
@@ -47,7 +47,7 @@ pub enum ExecutionState {
 }
 
 impl ExecutionState {
-    /// All states, from first to last.
+    /// All states, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::InProgress,

@@ -1,7 +1,5 @@
-//! Automatic replans of finished executions.
-//!
-//! The execution's own log decides if it needs a replan, so every reader of the log comes to the
-//! same result.
+//! Automatic replans of finished executions. The execution's own log decides whether it needs a
+//! replan, so every reader of the log comes to the same result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -92,10 +90,8 @@ impl ReplanOptions {
 }
 
 impl Execution {
-    /// Returns the reason for an automatic replan, if there is one.
-    ///
-    /// This function does not check the number of replans that are left, because the caller reports
-    /// if none is left.
+    /// Returns the reason for an automatic replan, if there is one. Does not check the number of
+    /// replans that are left, because the caller reports if none is left.
     pub fn replan_cause(&self) -> Option<ReplanCause<'_>> {
         let options = self.options();
         let stands_alone = self.parent().is_none() && !options.dry_run;

@@ -1,7 +1,5 @@
-//! The bytes that an execution takes in the store.
-//!
-//! They follow from the log, so each process and each store has the same number. They count the
-//! log with its input, and the blobs that the outputs refer to.
+//! The bytes that an execution takes in the store. They follow from the log, so each process and
+//! each store has the same number.
 
 use std::collections::BTreeSet;
 
@@ -43,8 +41,8 @@ impl StoredSize {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Adds the blobs of this execution that a value refers to. A blob of another execution counts
-    /// there.
+    /// Adds the sizes of this execution's blobs that a value refers to. A blob of another execution
+    /// counts toward that execution.
     fn add_blobs(&mut self, prefix: &str, value: &Value, depth: usize) {
         if depth == 0 {
             return;

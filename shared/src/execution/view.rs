@@ -141,11 +141,8 @@ impl Execution {
     }
 
     /// Returns `true` if the execution, or one of its steps, waits until a person or another
-    /// program acts: after a pause, before an approval, after an error of a step with `onError:
-    /// wait`, and while a step waits for a signal.
-    ///
-    /// Does not count a child execution that waits, because only the child's log shows that it
-    /// waits.
+    /// program acts. Does not count a child execution that waits, because only the child's log
+    /// shows that it waits.
     pub fn needs_person(&self) -> bool {
         let is_finished = matches!(self.phase, Phase::Finished(_));
         !is_finished && (self.is_paused() || !self.agenda.waiting().is_empty())
@@ -224,6 +221,17 @@ impl Execution {
     /// Returns the execution that this execution repeats.
     pub fn retry_of(&self) -> Option<ExecutionId> {
         self.retry_of
+    }
+
+    /// Returns the execution that this execution repeats with changes.
+    pub fn forked_from(&self) -> Option<ExecutionId> {
+        self.forked_from
+    }
+
+    /// Returns the execution whose outputs this execution may reuse: the execution that it retries,
+    /// replans or forks.
+    pub fn continued_from(&self) -> Option<ExecutionId> {
+        self.retry_of.or(self.forked_from)
     }
 
     /// Sets the tools whose calls need a permit.

@@ -4,11 +4,8 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 
-/// Parses JSON as programs print it.
-///
-/// A byte order mark is ignored. A text may have been cut inside a character, which leaves half of
-/// an escaped pair (`\ud83d`) or bytes that are not UTF-8. U+FFFD replaces such an incomplete
-/// character.
+/// Parses JSON as programs print it. U+FFFD replaces a character that was cut, which leaves half of
+/// an escaped pair (`\ud83d`) or bytes that are not UTF-8.
 pub fn parse_lenient<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     serde_json::from_slice(text).or_else(|err| {

@@ -10,6 +10,8 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge, info::Info},
 };
 
+use super::build::{build_labels, process_build};
+
 /// Reads `/proc` each time Prometheus reads the metrics. Leaves out metrics that cannot be read.
 #[derive(Debug)]
 pub(super) struct ProcessCollector;
@@ -26,10 +28,10 @@ struct ProcessTimes {
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        let build = Info::new(build_labels(process_build()));
         let of_build = encoder.encode_descriptor(
             "faber_build",
-            "The version of Faber",
+            "The version of Faber, and the commit if the build knew it",
             None,
             build.metric_type(),
         )?;

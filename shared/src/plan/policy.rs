@@ -82,7 +82,7 @@ pub enum OnError {
     Continue,
     /// The step's output is null, and all steps continue.
     Ignore,
-    /// A person decides if the step is attempted again.
+    /// A person decides whether the step is attempted again.
     Wait,
 }
 

@@ -1,6 +1,4 @@
 //! Resolves the names in a stored step: templates, conditions and dependencies.
-//!
-//! [`super::proof`] checks the order of the steps.
 
 use std::sync::Arc;
 

@@ -1,9 +1,5 @@
-//! Estimates the cost of a schema before it is compiled.
-//!
-//! If a few schemas each refer ten times to the next schema, one value costs 10ⁿ evaluations.
-//! Chains of `allOf`, `anyOf`, `$ref` and similar keywords apply to the same value, so their
-//! evaluations are known without a value. The evaluations that depend on the value are counted
-//! during the check.
+//! Estimates the cost of a schema before it is compiled. If a few schemas each refer ten times to
+//! the next schema, one value costs 10ⁿ evaluations.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Counts the evaluations of a check, and stops a check that needs too many evaluations.
-//!
-//! The validator evaluates a schema by plain recursion and cannot be stopped. So each of its
-//! schemas gets a custom keyword that is evaluated first. This keyword charges the schema's cost to
-//! an allowance, and unwinds the stack when the allowance is used up.
+//! Counts the evaluations of a check, and stops a check that needs too many. The validator cannot
+//! be stopped, so each schema gets a custom keyword that unwinds the stack when the allowance is
+//! used up.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,5 @@
-//! Patterns that compile to more bytes than a schema is allowed to use.
-//!
-//! Such patterns are removed and reported, so that values are still checked against the other parts
-//! of the schema.
+//! Patterns that do not compile, or compile to more bytes than a schema is allowed to use. They are
+//! removed and reported, so that values are still checked against the other parts of the schema.
 
 use serde_json::{Map, Value, json};
 

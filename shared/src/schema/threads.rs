@@ -1,7 +1,5 @@
-//! Threads for checks that take too long for the caller's thread.
-//!
-//! A check never yields, so it would block the other tasks on a thread of the async runtime. These
-//! threads have deep stacks, and at most [`MAX_RUNNING_CHECKS`] of them run at a time.
+//! Threads for checks that take too long for the caller's thread. A check never yields, so it would
+//! block the other tasks on a thread of the async runtime.
 
 use std::{
     io,
@@ -31,10 +29,8 @@ tokio::task_local! {
     static STOP: CheckStop;
 }
 
-/// Ends the long checks of some tasks early. Clones share one state.
-///
-/// A check blocks its task, so the task neither sees that its client has left nor can be aborted.
-/// A server that stops would have to wait for every check that waits for a thread.
+/// Ends the long checks of some tasks early, because a check blocks its task, which then cannot be
+/// aborted. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct CheckStop(Arc<AtomicBool>);
 

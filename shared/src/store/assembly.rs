@@ -1,8 +1,6 @@
-//! Assembles the events of a log from its documents, for all stores.
-//!
-//! The documents of a log must follow each other without a gap. Appends ensure this order, and this
-//! module checks it on reads. So damaged files and broken stores are noticed before any code acts
-//! on the events.
+//! Assembles the events of a log from its documents, for all stores. Checks that the documents
+//! follow each other without a gap, so that damaged files are noticed before any code acts on the
+//! events.
 
 use super::{EventDocument, StoreError};
 use crate::{

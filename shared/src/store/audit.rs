@@ -1,9 +1,4 @@
-//! Audit entries. An entry names the actor, the action and the time.
-//!
-//! Each action of an actor has one entry, so that one index answers who did what. The stores write
-//! the entry about a start together with the first event, and the entry about a command together
-//! with the command. The engine writes the entries about actions that belong to no execution. Steps
-//! and other consequences have no entries, because the log of their execution has them.
+//! Audit entries. Each action of an actor has one entry, so that one index answers who did what.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -20,9 +15,8 @@ use crate::{
     json, limits,
 };
 
-/// The name of an action, in snake case.
-///
-/// It is a text, because a node of a later version may write actions that this node does not know.
+/// The name of an action, in snake case. It is a text, because a node of a later version may write
+/// actions that this node does not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AuditAction(Cow<'static, str>);
@@ -43,6 +37,7 @@ audit_actions! {
     EXECUTE = "execute";
     RETRY = "retry";
     REPLAN = "replan";
+    FORK = "fork";
     APPROVE = "approve";
     REJECT = "reject";
     SETTLE = "settle";
@@ -66,6 +61,8 @@ audit_actions! {
     DISCONNECT_TOOL = "disconnect_tool";
     SET_SCORE = "set_score";
     UPDATE_TOOLKIT = "update_toolkit";
+    BACKUP = "backup";
+    EXPORT = "export";
     RESTORE = "restore";
     IMPORT = "import";
     REKEY = "rekey";
@@ -144,15 +141,14 @@ impl AuditEntry {
     }
 
     /// Returns the entry about the start of an execution, or `None` if the event is not the first
-    /// one or has no actor.
-    ///
-    /// Executions that the engine starts for a step have no actor.
+    /// one or has no actor. Executions that the engine starts for a step have no actor.
     pub fn of_start(execution: ExecutionId, first: &RecordedEvent) -> Option<Box<Self>> {
         let (Event::Created(created), Some(by)) = (&first.event, &first.by) else { return None };
-        let Created { plan, request, options, retry_of, is_replan, .. } = &**created;
+        let Created { plan, request, options, retry_of, is_replan, forked_from, .. } = &**created;
         let action = match (retry_of, is_replan) {
             (Some(_), true) => AuditAction::REPLAN,
             (Some(_), false) => AuditAction::RETRY,
+            (None, _) if forked_from.is_some() => AuditAction::FORK,
             (None, _) => AuditAction::EXECUTE,
         };
         let target = AuditTarget {
@@ -160,7 +156,11 @@ impl AuditEntry {
             plan: Some(*plan),
             ..AuditTarget::of_execution(execution)
         };
-        let detail = json!({ "retryOf": retry_of, "dryRun": options.dry_run.then_some(true) });
+        let detail = json!({
+            "retryOf": retry_of,
+            "forkedFrom": forked_from,
+            "dryRun": options.dry_run.then_some(true),
+        });
         Some(Box::new(Self {
             id: AuditId::of_start(execution),
             at: first.at,
@@ -303,10 +303,15 @@ mod tests {
             event: Event::Created(Box::new(Created { retry_of, is_replan, ..created.clone() })),
         };
         let ops = || Some(Actor::token("ops"));
+        let mut fork = first(ops(), None, false);
+        if let Event::Created(created) = &mut fork.event {
+            created.forked_from = Some(before);
+        }
         for (first, action) in [
             (first(ops(), None, false), AuditAction::EXECUTE),
             (first(ops(), Some(before), false), AuditAction::RETRY),
             (first(Some(Actor::faber()), Some(before), true), AuditAction::REPLAN),
+            (fork, AuditAction::FORK),
         ] {
             let entry = AuditEntry::of_start(id, &first).unwrap();
             assert_eq!((entry.action.clone(), entry.target.execution), (action, Some(id)));

@@ -1,8 +1,5 @@
-//! Limits of one commit.
-//!
-//! All appends of a process go through one writer per store. Appends that arrive during a commit
-//! are written together by the next commit. No append waits for a timer: a single append is
-//! committed immediately.
+//! Limits of one commit. Appends that arrive during a commit are written together by the next
+//! commit.
 
 pub const COMMIT_OPERATIONS: usize = 1_024;
 /// Bytes after which a commit takes no further operation.

@@ -1,7 +1,4 @@
-//! Counts of executions by group.
-//!
-//! Child executions and dry runs are not counted. An execution that lacks a key of the query, such
-//! as an error, is left out.
+//! Counts of executions by group. Child executions and dry runs are not counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

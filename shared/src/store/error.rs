@@ -10,7 +10,7 @@ pub enum StoreError {
     /// The store is not available. The operation may have happened nevertheless.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// The id is taken. The caller must draw another id.
+    /// The id, or another unique value such as a plan's version, is taken.
     #[error("the identifier is taken")]
     Taken,
     /// A limit on waiting or stored items is reached.
@@ -27,9 +27,10 @@ pub enum StoreError {
     #[error("`{what}` is damaged in the store: {why}")]
     Corrupt { what: String, why: String },
     #[error(
-        "the store has schema version {found}, this `faber` knows {known}: use a newer `faber`"
+        "the store has schema version {found}, this `faber` knows {newest_known}: use a newer \
+         `faber`"
     )]
-    TooNew { found: u32, known: u32 },
+    TooNew { found: u32, newest_known: u32 },
     #[error(
         "the store holds a part of the backup `{file}` only, because its restore did not finish: \
          run `faber restore` with this file again, or use another store"

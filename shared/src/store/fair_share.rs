@@ -1,8 +1,5 @@
-//! Shares of tokens in a list of due executions.
-//!
-//! If executions of several tokens are due, a list has about as many of each token. Otherwise a
-//! token with thousands of due executions would fill each list, and no worker would see the
-//! execution of another token. `docs/design/quotas.md` explains the choice.
+//! Shares of tokens in a list of due executions. A token with thousands of due executions would
+//! otherwise fill each list, and no worker would see the execution of another token.
 
 use std::collections::VecDeque;
 
@@ -22,13 +19,8 @@ pub fn rotate_tokens<T>(tokens: &mut [T], turn: u32, most: usize) {
     }
 }
 
-/// Divides the places of a list among tokens. A token with fewer due executions than its share
-/// leaves places to the other tokens.
-///
-/// Read what [`next_read`](Self::next_read) asks for and pass it to
-/// [`add_found`](Self::add_found), until `next_read` returns `None`. The first reads ask for equal
-/// shares. If places are left, later reads divide them among the tokens that perhaps have more due
-/// executions.
+/// Divides the places of a list among tokens. Read what [`next_read`](Self::next_read) asks for and
+/// pass it to [`add_found`](Self::add_found), until `next_read` returns `None`.
 #[derive(Debug)]
 pub struct PlaceShares<T> {
     places: usize,
@@ -112,10 +104,8 @@ fn interleave_lists<T>(lists: Vec<Vec<T>>) -> Vec<T> {
 }
 
 /// Returns the number of entries in a list of `most` due executions that are reserved for the
-/// executions that have been due the longest.
-///
-/// A list of one execution has this entry in every eighth turn. Otherwise a worker whose slots
-/// become free one by one would never claim these executions.
+/// executions that have been due the longest. Otherwise a worker might never claim these
+/// executions.
 pub fn aged_places(most: usize, turn: u32) -> usize {
     match most {
         0 => 0,

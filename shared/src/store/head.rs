@@ -25,8 +25,8 @@ pub struct ExecutionHead {
     pub seq: Seq,
     pub epoch: Epoch,
     pub owner: Option<WorkerId>,
-    /// The time when a worker should claim the execution, if it has no owner. `None` if only a
-    /// command can continue the execution.
+    /// The time when a worker should claim the execution, if it has no owner. `None` if the
+    /// execution has finished, or if only a command can continue it.
     pub due: Option<Timestamp>,
     /// The priority. Executions with a higher priority are claimed first.
     pub priority: i32,
@@ -92,7 +92,7 @@ impl ExecutionHead {
             steps_done: count(execution.finished_steps()),
             steps_total: count(execution.steps().len()),
             error: HeadError::of_execution(execution),
-            labels: execution.options().labels.clone(),
+            labels: make_labels(execution),
             is_dry_run: execution.options().dry_run,
             stored_bytes: execution.stored_bytes(),
         }
@@ -144,6 +144,15 @@ impl HeadError {
             message: clip_text(&first.error.message, limits::HEAD_MESSAGE_BYTES).into(),
         })
     }
+}
+
+/// Returns the labels of an execution, and of a fork also [`labels::FORKED_FROM`].
+fn make_labels(execution: &Execution) -> Labels {
+    let mut labels = execution.options().labels.clone();
+    if let Some(origin) = execution.forked_from() {
+        labels.insert(labels::FORKED_FROM.to_owned(), origin.to_string());
+    }
+    labels
 }
 
 /// Returns an empty text instead of an encrypted text, because an encrypted text that is clipped

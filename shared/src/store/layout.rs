@@ -1,8 +1,5 @@
-//! Versions of the layout of stores, and the report of a migration.
-//!
-//! `docs/design/store-layout.md` has the rules for a change of the layout. Stores can be opened as
-//! a node of [`LAYOUT`] − 1 opens them, so that tests let nodes of neighbouring layouts share a
-//! store.
+//! Versions of the layout of stores, and the report of a migration. `docs/design/store-layout.md`
+//! has the rules for a change of the layout.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +25,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// before 6 did not store `oldest`.
 pub fn check_layout(version: u32, oldest: Option<u32>) -> Result<(), StoreError> {
     if oldest.unwrap_or(version) > LAYOUT {
-        return Err(StoreError::TooNew { found: version, known: LAYOUT });
+        return Err(StoreError::TooNew { found: version, newest_known: LAYOUT });
     }
     Ok(())
 }
@@ -80,9 +77,12 @@ mod tests {
             (LAYOUT + 1, Some(LAYOUT + 1), false),
             (LAYOUT + 1, None, false),
         ] {
-            let known = LAYOUT;
-            let expected =
-                if is_fine { Ok(()) } else { Err(StoreError::TooNew { found: version, known }) };
+            let newest_known = LAYOUT;
+            let expected = if is_fine {
+                Ok(())
+            } else {
+                Err(StoreError::TooNew { found: version, newest_known })
+            };
             assert_eq!(check_layout(version, oldest), expected, "{version} {oldest:?}");
         }
     }

@@ -43,11 +43,9 @@ pub struct ExecutionFilter {
     pub tool: Option<ToolName>,
     pub from: Option<Timestamp>,
     pub to: Option<Timestamp>,
-    /// Selects executions that need a person, or with `Some(false)` all other executions.
-    ///
-    /// If children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
-    /// its descendants needs one. Otherwise the descendant itself is in the list, and only that
-    /// descendant counts.
+    /// Selects executions that need a person, or with `Some(false)` all other executions. If
+    /// children are left out ([`is_root`](Self::is_root)), an execution needs a person if one of
+    /// its descendants needs one.
     pub needs_person: Option<bool>,
     pub labels: Vec<LabelFilter>,
     pub error_code: Option<String>,
@@ -71,6 +69,11 @@ impl LabelFilter {
     /// Selects the executions that belong to the [token](labels::TOKEN) with this name.
     pub fn of_token(token: &str) -> Self {
         Self { key: labels::TOKEN.to_owned(), value: Some(token.to_owned()) }
+    }
+
+    /// Selects the [forks](labels::FORKED_FROM) of an execution.
+    pub fn of_forks(origin: ExecutionId) -> Self {
+        Self { key: labels::FORKED_FROM.to_owned(), value: Some(origin.to_string()) }
     }
 
     pub fn matches(&self, labels: &Labels) -> bool {
@@ -154,10 +157,33 @@ pub struct PlanVersion {
     pub version: u32,
 }
 
+/// A part of a list. Lists are sorted by time, the newest item first, and a page keeps this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
+    /// The maximum number of items.
     pub first: usize,
+    /// Selects items after this item, which are older.
     pub after: Option<Cursor>,
+    /// Selects items before this item, which are newer.
+    pub before: Option<Cursor>,
+    /// `true` takes items from the end of the selected range, so that a client can page backwards.
+    pub from_end: bool,
+}
+
+impl Page {
+    pub fn first_items(first: usize) -> Self {
+        Self { first, after: None, before: None, from_end: false }
+    }
+
+    pub fn last_items(last: usize) -> Self {
+        Self { from_end: true, ..Self::first_items(last) }
+    }
+
+    pub fn contains(&self, cursor: &Cursor) -> bool {
+        let position = (cursor.at, &cursor.id);
+        self.after.as_ref().is_none_or(|after| position < (after.at, &after.id))
+            && self.before.as_ref().is_none_or(|before| position > (before.at, &before.id))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +195,8 @@ pub struct Cursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing<T> {
     pub items: Vec<(Cursor, T)>,
+    /// `true` if the range of the page has more items: after this page, or before it if the page was
+    /// taken from the end.
     pub has_more: bool,
 }
 

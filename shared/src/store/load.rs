@@ -5,14 +5,12 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Loads an execution up to the end of its log, or returns `None` if it has no log.
-///
-/// If the log is being removed, the result may contain its beginning only. An append to such an
-/// execution fails. A reader must check that the head still exists.
+/// Loads an execution up to the end of its log, or returns `None` if it has no log. If the log is
+/// being removed, the result may contain its beginning only.
 ///
 /// # Errors
 ///
-/// If the store fails, or the log or the plan is invalid.
+/// If the store fails, the log is invalid, or its plan is missing or invalid.
 pub async fn load_execution(
     store: &dyn Store,
     id: ExecutionId,

@@ -1,8 +1,5 @@
-//! A store in memory, for tests, simulation and trials.
-//!
-//! It keeps events, plans, requests and records as JSON, as the other stores do, and decodes them
-//! on reads. So tests notice data that JSON cannot keep. It has no background work and never waits:
-//! the same calls in the same order give the same results.
+//! A store in memory, for tests, simulation and trials. It keeps its data as JSON, so that tests
+//! notice data that JSON cannot keep.
 
 mod audit;
 mod documents;
@@ -61,13 +58,14 @@ impl Memory {
 }
 
 fn list_page<T>(items: impl Iterator<Item = (Cursor, T)>, page: &Page) -> Listing<T> {
-    let is_after_cursor = |cursor: &Cursor| {
-        page.after.as_ref().is_none_or(|after| (cursor.at, &cursor.id) < (after.at, &after.id))
-    };
-    let mut items: Vec<_> = items.filter(|(cursor, _)| is_after_cursor(cursor)).collect();
+    let mut items: Vec<_> = items.filter(|(cursor, _)| page.contains(cursor)).collect();
     items.sort_by(|(one, _), (other, _)| (other.at, &other.id).cmp(&(one.at, &one.id)));
     let has_more = items.len() > page.first;
-    items.truncate(page.first);
+    if page.from_end {
+        items.drain(..items.len().saturating_sub(page.first));
+    } else {
+        items.truncate(page.first);
+    }
     Listing { items, has_more }
 }
 

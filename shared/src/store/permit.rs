@@ -1,9 +1,5 @@
-//! Limits on calls, shared by all workers.
-//!
-//! A limit on *concurrency* counts its holders. A limit on *rate* uses the generic cell rate
-//! algorithm (ITU-T I.371). The algorithm stores the time of the next call as if all calls came at
-//! even intervals. A call can come earlier than this time, so that all calls of one period can come
-//! in one burst.
+//! Limits on calls, shared by all workers. A limit on *concurrency* counts its holders, and a limit
+//! on *rate* uses the generic cell rate algorithm (ITU-T I.371).
 
 use std::collections::BTreeMap;
 
@@ -136,10 +132,8 @@ impl LimitState {
 
 pub type Tallies = BTreeMap<String, LimitState>;
 
-/// Acquires all limits of a call, or none.
-///
-/// A limit that is not in `tallies` has no holders and no recent calls. Holders of lost workers are
-/// removed only if a limit is full.
+/// Acquires all limits of a call, or none. A limit that is not in `tallies` has no holders and no
+/// recent calls.
 pub fn take_all(
     tallies: &mut Tallies,
     ask: &PermitAsk,

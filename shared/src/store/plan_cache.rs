@@ -1,7 +1,5 @@
-//! Recently used plans.
-//!
-//! A plan never changes, so a cached copy is always correct. But the plan can be removed from the
-//! store, so a copy is used for a limited time only.
+//! Recently used plans. A plan never changes, but it can be removed, so an older copy is used only
+//! after a check that the plan still exists.
 
 use std::{
     collections::BTreeMap,

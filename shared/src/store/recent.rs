@@ -1,7 +1,5 @@
-//! The newest events of a followed log, read once for all its followers.
-//!
-//! Without this cache every subscriber would read the store after every event and at every poll.
-//! 2,000 subscribers would keep all readers of the store busy.
+//! The newest events of a followed log, read once for all its followers. Otherwise every subscriber
+//! would read the store after every event and at every poll.
 
 use std::{
     collections::VecDeque,
@@ -83,9 +81,8 @@ impl RecentEvents {
     }
 
     /// Returns the events after a position, from the cache if another follower has just read them.
-    ///
-    /// The cache repeats an empty result for the time `max_age` at most, because another process
-    /// gives no hint of its writes.
+    /// An empty result is repeated for `max_age` at most, because another process gives no hint of
+    /// its writes.
     pub(super) async fn read_after(
         &self,
         store: &dyn Store,
@@ -166,8 +163,8 @@ impl RecentEvents {
 
 /// Reads the events after a position, and the event at this position.
 ///
-/// The event at the position shows if the log is finished, and that the log still exists. Returns
-/// `None` if that event does not exist.
+/// The event at the position shows whether the log is finished, and proves that the log still
+/// exists. Returns `None` if that event does not exist.
 async fn read_end(
     store: &dyn Store,
     id: ExecutionId,

@@ -56,8 +56,6 @@ pub enum RecordKind {
     SavedPlan,
     /// The output of a call, or a plan, for later use. Its name can be any text, and its time is
     /// the time at which it expires.
-    ///
-    /// Only the [`limits::OUTPUT_CACHE_ENTRIES`] records that expire last are kept.
     Output,
     /// The usage of a tool. Its name can be any text. Its time is not a real time, but the number
     /// of calls in microseconds, which grows with each change.
@@ -202,18 +200,19 @@ pub struct SecretField {
     pub is_text: bool,
 }
 
+/// The case in which a record is not written. See [`put_record`](super::KeyValue::put_record).
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteCondition {
     /// No condition: the last write wins.
     Never,
     Exists,
-    /// The record with this name does not exist, or has another time.
+    /// Refuses the write if the record has another time than this, or does not exist.
     ///
-    /// A caller that read the record writes it with a later time. So the caller cannot overwrite a
-    /// change that was made after the read.
+    /// A caller passes the time that it read, and writes the record with a later time. So the
+    /// caller cannot overwrite a change that was made after the read.
     ChangedSince(Timestamp),
-    /// The stored value is not this one, or there is no record. A caller that keeps the time of a
-    /// record compares values, because the time does not show its change.
+    /// Refuses the write if the stored value is not this one, or if there is no record. A caller
+    /// that keeps the time of a record compares values, because the time does not show its change.
     ValueDiffers(Arc<Value>),
 }
 

@@ -1,7 +1,5 @@
-//! Marks a store while a backup is restored into it.
-//!
-//! A restore makes many writes. If its process dies before the last write, the mark stays. Then
-//! every program refuses the store, because the store lacks a part of the data.
+//! Marks a store while a backup is restored into it, so that every program refuses the store if the
+//! restore does not finish.
 
 use serde::{Deserialize, Serialize};
 

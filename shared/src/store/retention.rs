@@ -24,8 +24,6 @@ pub enum Removable {
 
 /// Returns the plans that a plan's steps execute. Pruning keeps these plans as long as it keeps the
 /// plan.
-///
-/// Stores record these plans when they store the plan, so that pruning does not read plans.
 pub fn sub_plans(plan: &Plan) -> Vec<PlanId> {
     let found: std::collections::BTreeSet<PlanId> = plan.sub_plans().collect();
     found.into_iter().collect()

@@ -1,8 +1,6 @@
-//! Stored documents, as a change of the encryption key reads and replaces them.
-//!
-//! Events, plans, requests and transcripts never change in any other way. So a store finds a
-//! document by its key, and replaces it without a comparison. A head changes while its execution
-//! runs. So a store replaces only texts of a head that are still the texts that were read.
+//! Stored documents, as a change of the encryption key reads and replaces them. A head changes
+//! while its execution runs, so a store replaces only texts of a head that are still the texts that
+//! were read.
 
 use std::sync::Arc;
 

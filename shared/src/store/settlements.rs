@@ -1,7 +1,5 @@
-//! Decisions of people about calls of finished steps whose outcome is unknown.
-//!
-//! No event follows `finished`, so a decision about an ended execution is a record beside the log.
-//! Retention removes it together with the log.
+//! Decisions of people about calls of finished steps whose outcome is unknown. No event follows
+//! `finished`, so a decision about an ended execution is a record beside the log.
 
 use std::collections::BTreeSet;
 
@@ -81,8 +79,9 @@ impl ChildPath {
 }
 
 impl dyn Store + '_ {
-    /// Returns the keys of calls with an unknown outcome, and the settled calls, of some child
-    /// executions and of their children. Reads at most a thousand executions.
+    /// Returns the keys of `ONCE` calls with an unknown outcome, and the settled calls, of some
+    /// child executions and of all executions below them. Reads at most a thousand executions and
+    /// omits the others.
     pub async fn calls_of_children(
         &self,
         mut children: Vec<ChildPath>,

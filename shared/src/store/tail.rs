@@ -11,11 +11,8 @@ use crate::{
     id::{ExecutionId, Seq},
 };
 
-/// Follows a log from position `after` until the execution finishes or is removed.
-///
-/// Subscriptions, the command line and tests all use it. A slow reader falls behind, but misses
-/// nothing. The stream of a finished log ends after its last event. Followers of the same log share
-/// their reads.
+/// Follows a log from position `after` until the execution finishes or is removed. A slow reader
+/// falls behind, but misses nothing.
 pub fn follow_log(
     store: Arc<dyn Store>,
     id: ExecutionId,
@@ -84,8 +81,8 @@ impl LogFollower {
     async fn ended_before(&self) -> Result<bool, StoreError> {
         let Some(last) = self.after.0.checked_sub(1) else { return Ok(false) };
         let head = self.store.head(self.id).await?;
-        // A missing head does not show if the log is finished, because either the execution was
-        // removed, or its head is not written yet.
+        // A missing head does not tell whether the log is finished, because either the execution
+        // was removed, or its head is not written yet.
         if head.is_some_and(|head| !head.state.is_finished()) {
             return Ok(false);
         }

@@ -1,7 +1,5 @@
-//! Operations on records with a Rust type, such as idempotency keys, saved plans, cached outputs
-//! and usage.
-//!
-//! These methods use only the traits of [`Store`], so they are written once for all stores.
+//! Operations on records with a Rust type. They use only the traits of [`Store`], so they are
+//! written once for all stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -189,7 +187,9 @@ impl dyn Store + '_ {
         let filter = PlanFilter { request: Some(id), ..PlanFilter::default() };
         let (mut plans, mut after) = (Vec::new(), None);
         loop {
-            let listing = self.list_plans(&filter, &Page { first: PLANS_PER_PAGE, after }).await?;
+            let listing = self
+                .list_plans(&filter, &Page { after, ..Page::first_items(PLANS_PER_PAGE) })
+                .await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             plans.extend(listing.items.into_iter().map(|(_, plan)| plan));
             if !listing.has_more || after.is_none() {

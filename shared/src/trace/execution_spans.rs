@@ -1,8 +1,6 @@
-//! The spans of an execution, made from its log.
-//!
-//! The names and attributes follow the `OpenTelemetry` conventions for generative AI: an execution
-//! is `invoke_workflow`, and each attempt of a step is `execute_tool`. Contents of calls are left
-//! out, because they may be secret.
+//! The spans of an execution, made from its log. The names and attributes follow the
+//! `OpenTelemetry` conventions for generative AI. Contents of calls are left out, because they may
+//! be secret.
 
 use super::{AttributeValue, FinishedSpan, SpanContext, SpanEvent, SpanId, SpanKind, TraceId};
 use crate::{
@@ -64,6 +62,10 @@ pub fn attempt_span(
         ("faber.step.attempt", attempt.get().into()),
         ("faber.step.outcome", ended.outcome.as_str().into()),
     ];
+    if let Some(claim) = &ended.claim {
+        attributes.push(("faber.worker.id", claim.worker.to_string().into()));
+        attributes.push(("faber.node", claim.node.to_string().into()));
+    }
     if let Some(item) = task.part.item {
         attributes.push(("faber.step.item", item.into()));
     }
@@ -126,7 +128,7 @@ pub fn root_span(execution: &Execution, is_sampled: bool) -> FinishedSpan {
         ended_at: execution.finished_at().unwrap_or(last).max(execution.created_at()),
         attributes,
         events: list_events(execution.history()),
-        links: execution.retry_of().map(link_of_execution).into_iter().collect(),
+        links: execution.continued_from().map(link_of_execution).into_iter().collect(),
         error,
     }
 }

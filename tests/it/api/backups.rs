@@ -27,7 +27,7 @@ use super::test_api::{ProcessRole, TestApi};
 use crate::mongod::Mongod;
 
 fn largest_page() -> Page {
-    Page { first: 10_000, after: None }
+    Page::first_items(10_000)
 }
 
 async fn write_backup(store: &dyn Store, path: &Path) -> Report {
@@ -70,7 +70,7 @@ async fn read_all(store: &dyn Store) -> BTreeMap<String, String> {
     {
         let id = head.execution;
         found.insert(id.to_string(), encode_events(&read_log(store, id).await));
-        // Compares only fields that the log determines, because a stored head can lag behind its
+        // Includes only fields that the log determines, because a stored head can lag behind its
         // log, and a restored head does not.
         let head = (head.state, head.owner, head.priority, head.finished_at, head.parent);
         found.insert(format!("head of {id}"), format!("{head:?}"));
@@ -137,7 +137,8 @@ async fn execute_many_plans(store: &Arc<dyn Store>) {
     add_data_without_plans(&**store, done.parse().unwrap(), child.parse().unwrap()).await;
 }
 
-/// Adds data that no plan creates: a command that no worker reads, a long transcript, and records.
+/// Adds data that no plan creates: commands, an audit entry, a long transcript, a blob, and
+/// records.
 async fn add_data_without_plans(store: &dyn Store, done: ExecutionId, waiting: ExecutionId) {
     let command = Command::Signal { name: "other".to_owned(), payload: Arc::new(json!([1])) };
     let command =

@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Instant};
 
 use async_graphql::{Request, Variables};
+use engine::access::{Access, Role, Token};
 use graphql::schema::ClientGone;
 use serde_json::{Value, json};
 use shared::{
@@ -38,6 +39,16 @@ async fn bulk_control(api: &TestApi, filter: Value, action: &str) -> Value {
     api.get(BULK_MUTATION, json!({ "filter": filter, "action": action })).await
 }
 
+/// Waits until an execution is paused, or until it is not.
+async fn wait_for_pause(api: &TestApi, id: &str, paused: bool) {
+    let wait = async {
+        while (api.execution(id, "state").await["state"] == "PAUSED") != paused {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(MAX_WAIT, wait).await.expect("the execution pauses or resumes");
+}
+
 #[tokio::test]
 async fn bulk_control_changes_and_counts_only_matching_executions() {
     for api in apis_without_server().await {
@@ -49,12 +60,7 @@ async fn bulk_control_changes_and_counts_only_matching_executions() {
         assert_eq!(count("RESUME").await, 0, "none is paused");
         assert_eq!(count("PAUSE").await, 3);
         for id in &ids {
-            let paused = async {
-                while api.execution(id, "state").await["state"] != "PAUSED" {
-                    tokio::task::yield_now().await;
-                }
-            };
-            timeout(MAX_WAIT, paused).await.expect("the executions pause");
+            wait_for_pause(&api, id, true).await;
         }
         assert_eq!(count("PAUSE").await, 0, "all are paused");
         assert_eq!(count("RESUME").await, 3);
@@ -233,5 +239,30 @@ async fn a_bulk_retry_skips_executions_with_an_unknown_outcome() {
         let of_plan = api.execution(&unknown, "planId").await;
         let filter = json!({ "planId": of_plan["planId"] });
         assert_eq!(bulk_control(&api, filter, "RETRY").await, 1, "the call is settled");
+    }
+}
+
+/// A plan that the token is not allowed to use must not stop the action for other plans.
+#[tokio::test]
+async fn a_bulk_resume_skips_plans_with_forbidden_tools() {
+    let mut token = Token::new("ops", "the-secret-of-ops", Role::Admin);
+    token.tools = Some(vec!["flow.wait".parse().unwrap()]);
+    let ops = Access::new([token]).find_grant_by_name("ops").unwrap();
+    for api in apis_without_server().await {
+        let (_, allowed) = start_waiting(&api, 1).await;
+        let forbidden = json!([
+            { "name": "flow.wait", "id": "w", "parameters": { "name": "go" } },
+            { "name": "flow.echo", "parameters": {}, "dependsOn": "w" },
+        ]);
+        let forbidden = api.start(forbidden, json!({})).await;
+        api.wait_for_step(&forbidden, "w", "WAITING").await;
+        assert_eq!(bulk_control(&api, json!({}), "PAUSE").await, 2);
+        for id in [&allowed[0], &forbidden] {
+            wait_for_pause(&api, id, true).await;
+        }
+        let resume = json!({ "filter": {}, "action": "RESUME" });
+        assert_eq!(api.get_as(&ops, BULK_MUTATION, resume).await, 1);
+        wait_for_pause(&api, &allowed[0], false).await;
+        assert_eq!(api.execution(&forbidden, "state").await["state"], "PAUSED");
     }
 }

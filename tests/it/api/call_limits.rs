@@ -20,7 +20,6 @@ async fn api_with_one_call_at_a_time() -> TestApi {
 const CALL_MUTATION: &str = "mutation ($name: String!, $p: JSON) {
     callTool(name: $name, parameters: $p) { status result } }";
 
-/// Single calls and steps count for the same limit.
 #[tokio::test(start_paused = true)]
 async fn single_calls_and_steps_share_a_limit() {
     let rule = LimitRule {

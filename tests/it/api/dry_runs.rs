@@ -1,4 +1,4 @@
-//! Dry runs check everything and call no tool.
+//! Tests of dry runs, which check a plan and its input and call no tool.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Lists are paged, newest first.
+//! Tests of lists: pages, filters, damaged executions, and limits on searches and answers.
 
 use serde_json::{Value, json};
 use shared::limits;
@@ -41,6 +41,51 @@ async fn lists_are_paged_and_filtered() {
             assert!(seen.is_sorted_by(|a, b| a >= b), "{list} {seen:?}");
         }
         assert_filters(&api, &ids).await;
+    }
+}
+
+#[tokio::test]
+async fn lists_are_paged_backwards() {
+    for api in apis_without_server().await {
+        for _ in 0..5 {
+            let id = api.start(json!([{ "name": "flow.noop" }]), json!({})).await;
+            api.events(&id).await;
+        }
+        for list in ["executions", "plans", "requests"] {
+            let all = format!("{{ {list} {{ nodes {{ id }} }} }}");
+            let all = api.get(&all, json!({})).await["nodes"].take();
+            let query = format!(
+                "query ($before: String, $first: Int, $last: Int) {{
+                    {list}(first: $first, last: $last, before: $before) {{ nodes {{ id }}
+                    pageInfo {{ hasNextPage hasPreviousPage startCursor }} }} }}"
+            );
+            let (mut before, mut lengths, mut seen) = (Value::Null, Vec::new(), Vec::new());
+            loop {
+                let part = api.get(&query, json!({ "last": 2, "before": before })).await;
+                let nodes = part["nodes"].as_array().unwrap();
+                assert_eq!(part["pageInfo"]["hasNextPage"], json!(before != Value::Null));
+                before = part["pageInfo"]["startCursor"].clone();
+                lengths.push(nodes.len());
+                seen.splice(0..0, nodes.iter().cloned());
+                if part["pageInfo"]["hasPreviousPage"] == false {
+                    break;
+                }
+            }
+            assert_eq!((lengths, json!(seen)), (vec![2, 2, 1], all), "{list}");
+            let without_first = format!("{{ {list}(last: 2) {{ nodes {{ id }} }} }}");
+            let last = api.get(&without_first, json!({})).await;
+            assert_eq!(last["nodes"], json!(seen[3..]), "{list}");
+            for variables in [
+                json!({ "first": 2, "last": 2 }),
+                json!({ "last": 0 }),
+                json!({ "last": 201 }),
+                json!({ "last": -1 }),
+                json!({ "last": 2, "before": "nonsense" }),
+            ] {
+                let refusal = api.expect_error(&query, variables).await;
+                assert_eq!(refusal["code"], "INVALID_ARGUMENT", "{list} {refusal}");
+            }
+        }
     }
 }
 

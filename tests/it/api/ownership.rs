@@ -10,6 +10,7 @@ use shared::blob::{self, Blob, BlobId};
 use super::test_api::{ProcessRole, TestApi, apis_without_server, collect_all, json_to_text};
 use crate::mongod::Mongod;
 
+mod nodes;
 mod schema_walk;
 
 /// Operators. `ann` and `bob` see only what is their own, and `ops` sees all.
@@ -130,7 +131,7 @@ async fn retries_and_children_belong_to_the_first_owner() {
             assert!(!api.get_as(&ann, fields, json!({ "id": id })).await.is_null());
             assert!(api.get_as(&bob, fields, json!({ "id": id })).await.is_null());
         }
-        // A caller that sees all starts a foreign plan: the execution is its own.
+        // If a caller that sees all starts a foreign plan, the execution belongs to this caller.
         let of_ops = execute(&api, &ops, &inner.plan, json!({})).await;
         assert!(api.get_as(&ann, fields, json!({ "id": of_ops })).await.is_null());
     }
@@ -241,7 +242,7 @@ async fn calls_and_blobs_outside_plans_belong_to_their_caller() {
             async |caller: &Grant| !api.get_as(caller, query, variables.clone()).await.is_null();
         blob::save_blob_of(&**store, &image, "AQID", Some("ann")).await.unwrap();
         assert!(sees(&ann).await && sees(&ops).await && !sees(&bob).await);
-        // The same content of another caller.
+        // Another caller stores the same content.
         blob::save_blob_of(&**store, &image, "AQID", Some("bob")).await.unwrap();
         blob::save_blob(&**store, &image, "AQID").await.unwrap();
         assert!(sees(&ann).await && sees(&bob).await);

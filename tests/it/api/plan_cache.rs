@@ -1,4 +1,4 @@
-//! The plan cache: a repeated query takes its plan from the cache while nothing else has changed.
+//! The plan cache: which queries take their plans from the cache, and how it is bypassed.
 
 use engine::PlanCache;
 use graphql::schema::{self, Limits};

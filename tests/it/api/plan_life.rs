@@ -1,4 +1,4 @@
-//! The life of a plan from the query to the timeline.
+//! Tests of plans from the query to the timeline, of their versions, and of idempotency keys.
 
 use serde_json::{Value, json};
 

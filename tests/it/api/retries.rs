@@ -100,8 +100,8 @@ async fn a_retry_whose_reused_outputs_exceed_an_event_is_refused() {
     assert!(again["executionId"].is_string());
 }
 
-/// Step `a`, each item of `each` and the step inside `sub` have an effect. Step `b` fails, so `c`
-/// never runs.
+/// Step `a`, each item of `each`, the step `deep` in `sub`, and `c` have an effect. Step `b` fails,
+/// so `c` never runs.
 fn steps_with_effects() -> Value {
     let inner = json!({ "tools": [
         { "name": "flow.effect", "id": "deep" },

@@ -303,7 +303,7 @@ async fn a_renamed_built_in_toolset_shows_one_name_for_each_tool() {
         let query = "query ($name: String!) { tool(name: $name) { name usage { toolName } } }";
         let tool = api.get(query, json!({ "name": name })).await;
         assert_eq!(tool, json!({ "name": glob, "usage": { "toolName": glob } }), "{name}");
-        // The new plan stores the qualified name, although it was created with another name.
+        // The new plan stores the qualified name for each of these names.
         let id =
             api.start(json!([{ "id": "g", "name": name, "parameters": find }]), json!({})).await;
         api.wait_for_step(&id, "g", "SUCCEEDED").await;

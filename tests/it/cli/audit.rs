@@ -22,7 +22,8 @@ async fn list_audit_entries(server: &Server, filter: Value) -> Vec<Value> {
     nodes
 }
 
-/// Returns a line for each entry, the oldest first: the action, the token and the object.
+/// Returns a line for each entry, the oldest first: the action, the actor, and the step and the
+/// name of the object if the entry has them.
 fn describe_entries(entries: &[Value]) -> Vec<String> {
     let describe = |entry: &Value| {
         let texts = [&entry["action"], &entry["actor"]["name"], &entry["stepId"], &entry["name"]];
@@ -44,7 +45,7 @@ async fn calls_outside_plans_are_listed_with_their_outcomes() {
     let done = call(OPERATOR, "flow.echo", json!({ "text": "secret" })).await;
     let failed = call(ADMIN, "flow.fail", json!({ "message": "secret" })).await;
     assert_eq!((&done["status"], &failed["status"]), (&json!("success"), &json!("error")));
-    // No tool was called.
+    // A call of an unknown tool gets no entry in the audit log.
     assert_eq!(call(OPERATOR, "flow.nothing", json!({})).await["status"], "error");
 
     let entries = list_audit_entries(&server, json!({ "action": "call_tool" })).await;

@@ -54,6 +54,11 @@ async fn a_backup_is_taken_while_a_server_executes() {
     assert_eq!(again["error"]["code"], "CONFLICT", "{again}");
     server.signal("-TERM");
     assert_eq!(server.wait_for_exit().await.status, 0);
+    assert!(written["store"].as_str().unwrap().starts_with("sqlite:"), "{written}");
+    assert_eq!(restored["store"], "sqlite:copy.db");
+    let recorded = workspace.json(&["audit", "--action", "backup"], 0).await;
+    assert_eq!(recorded.as_array().map(Vec::len), Some(5), "{recorded}");
+    assert_eq!(recorded[0]["detail"]["executions"], 8, "{recorded}");
     let refused = workspace.json(&["backup", "b.fbk", "--server", url], 2).await;
     assert_eq!(refused["error"]["code"], "INVALID_ARGUMENT");
 }
@@ -92,7 +97,7 @@ async fn a_wrong_file_is_refused_and_creates_no_store() {
     let absent = workspace.json(&["restore", "absent", "--store", "sqlite:new.db"], 2).await;
     assert_eq!(absent["error"]["code"], "INVALID_ARGUMENT", "{absent}");
     assert!(!workspace.path("new.db").exists());
-    // A backup never replaces another file, such as the store itself.
+    // A backup never replaces a file that is not a backup, such as the store itself.
     workspace.file("notes", "mine");
     let occupied = workspace.json(&["backup", "notes"], 2).await;
     assert!(occupied["error"]["message"].as_str().unwrap().contains("is not a backup"));
@@ -171,6 +176,8 @@ async fn an_export_of_the_history_is_imported_once() {
     let id = done["executionId"].as_str().unwrap();
     let watched = workspace.json(&["watch", id, "--store", "sqlite:copy.db"], 0).await;
     assert_eq!(watched["outputs"], done["outputs"]);
+    let recorded = workspace.json(&["audit", "--action", "export"], 0).await;
+    assert_eq!(recorded.as_array().map(Vec::len), Some(2), "{recorded}");
     for wrong in [
         &["export", "--since", "soon"][..],
         &["export"],

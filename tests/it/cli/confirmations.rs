@@ -1,5 +1,5 @@
-//! Before commands repeat calls, continue an execution, or create a store, they print this action,
-//! and ask or refuse if it can do harm.
+//! Commands name the calls that they repeat, the tools that they lack and the store that they
+//! create, and ask or refuse if the action can do harm. Also tests of messages and suggestions.
 
 use serde_json::{Value, json};
 

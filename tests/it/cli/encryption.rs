@@ -1,5 +1,5 @@
-//! Encryption of a store by the real binary: the values in the raw store, and the commands that
-//! work without the key.
+//! Encryption of a store by the real binary: the values in the raw store, `rekey`, and processes
+//! without the key.
 
 use std::{fmt::Write as _, fs, time::Instant};
 
@@ -24,7 +24,7 @@ const KEYS: [(&str, &str); 2] = [
     ("k1", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
     ("k2", "/////////////////////////////////////////wA="),
 ];
-/// Files of configurations. In the wrong one, another key has the id of the first key.
+/// Files of configurations. In `WRONG_KEY_CONFIG`, another key has the id of the first key.
 const FIRST_KEY_CONFIG: &str = "first.json";
 const BOTH_KEYS_CONFIG: &str = "both.json";
 const WRONG_KEY_CONFIG: &str = "wrong.json";
@@ -247,7 +247,7 @@ async fn check_that_one_key_is_left(case: &EncryptionCase, executions: [&Value; 
     assert_eq!(audit[0]["detail"]["key"], "k2", "{audit}");
     let refused = case.json(KEYLESS_CONFIG, &["rekey"], 2).await;
     assert!(refused["error"]["message"].as_str().unwrap().contains("`encryption`"), "{refused}");
-    // Without the first key, values of this key are left.
+    // Without the second key, `rekey` leaves its values.
     let ended = case.json(FIRST_KEY_CONFIG, &["rekey"], 1).await;
     assert!(ended["left"]["values"]["k2"].as_u64().unwrap() > 10, "{ended}");
 }

@@ -1,4 +1,4 @@
-//! A viewer sends schemas to the real binary that need very long checks.
+//! A viewer sends schemas that need very long checks to the real binary.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,5 @@
-//! Retries, inputs, dry runs, loops, sub-plans and compensations from the command line.
+//! Retries, dry runs, saved plans, sub-plans, loops, compensations, pruning and tools from the
+//! command line.
 
 use serde_json::{Value, json};
 

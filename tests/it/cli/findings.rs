@@ -55,8 +55,8 @@ async fn an_execution_of_a_killed_process_is_reported_without_a_worker() {
     assert!(list.contains("no worker runs it"), "{list}");
 }
 
-/// If a template has no value, a `READ` tool gets the text of the template itself. The call
-/// succeeds, so only a warning shows the mistake.
+/// If a template has no value, a `READ` tool gets the text of the template itself, unless templates
+/// are strict. The call succeeds, so only a warning shows the mistake.
 #[tokio::test]
 async fn an_unresolved_template_is_a_warning() {
     let workspace = Workspace::new();

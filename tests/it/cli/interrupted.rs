@@ -92,7 +92,7 @@ async fn cancel_without_the_compensating_tools_is_recorded_and_names_them() {
     let workspace = Workspace::new();
     let id = kill_after_reserve(&workspace).await;
     let config = workspace.file("other.yaml", "store: sqlite:./faber.db\ntoolsets: []\n");
-    // At the second cancellation, the compensations have already started.
+    // From the second cancellation on, the compensations have already started.
     for _ in 0..2 {
         let output = workspace.run(&["cancel", &id, "--config", &config]).await;
         assert_eq!(output.status, 3, "{output:?}");

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{running_command::RunningCommand, workspace::Workspace};
 
-/// A tool that waits until the file `go` exists, and one that always fails.
+/// Writes a tool that hangs unless the file `go` exists, a tool that always fails, and a plan for
+/// each of them.
 fn write_tools(workspace: &Workspace) {
     let script = "test -e go || exec sleep 600; echo done";
     let tools = json!([
@@ -62,6 +63,29 @@ async fn a_json_log_tells_start_end_and_take_over_of_an_execution() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
+/// No call runs during a sleep, so the log of the execution does not show the loss of the worker.
+#[tokio::test]
+async fn the_loss_of_a_worker_between_calls_is_logged() {
+    let workspace = Workspace::new();
+    // The worker keeps the execution in memory during the sleep.
+    let config = json!({ "store": "sqlite:./faber.db", "toolsets": [], "limits": { "park_after_ms": 600_000 } });
+    workspace.file("faber.yaml", &config.to_string());
+    let plan = r#"{"tools":[{"name":"flow.sleep","parameters":{"ms":60000}}]}"#;
+    let plan = workspace.file("plan.json", plan);
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--node", "first"];
+    let mut server = start(&workspace, &serve);
+    let line = server.wait_for_line("listening on http://").await;
+    let url = line.rsplit(' ').next().unwrap();
+    let run = start(&workspace, &["run", "--plan", &plan, "--server", url]);
+    server.wait_for_line("execution started").await;
+    server.signal("-KILL");
+    run.signal("-KILL");
+    let mut worker = start(&workspace, &["worker", "--log-format", "json"]);
+    let taken = parse_log_line(&worker.wait_for_line("execution taken over").await);
+    assert_eq!((&taken["lost_node"], &taken["interrupted"]), (&json!("first"), &json!(0)));
+    worker.signal("-KILL");
+}
+
 #[tokio::test]
 async fn a_failed_execution_is_one_line_with_its_step_and_code() {
     let workspace = Workspace::new();
@@ -76,13 +100,39 @@ async fn a_failed_execution_is_one_line_with_its_step_and_code() {
     let human = run("human").await;
     let ended: Vec<&str> = human.lines().filter(|line| line.contains("execution ended")).collect();
     let [ended] = ended[..] else { panic!("{human}") };
-    for part in ["INFO", "state=\"FAILED\"", "step=\"last\"", "error=\"tool.failed\"", "failed=1"] {
+    for part in [
+        "INFO",
+        "state=\"FAILED\"",
+        "step=\"last\"",
+        "tool=\"local.broken\"",
+        "error=\"tool.failed\"",
+        "failed=1",
+    ] {
         assert!(ended.contains(part), "{part}: {ended}");
     }
     let json = run("json").await;
     let ended = json.lines().find(|line| line.contains("execution ended"));
     let ended = parse_log_line(ended.unwrap_or_else(|| panic!("{json}")));
     assert_eq!((&ended["step"], &ended["error"]), (&json!("last"), &json!("tool.failed")));
+}
+
+#[tokio::test]
+async fn the_end_of_a_cancelled_execution_names_the_actor() {
+    let workspace = Workspace::new();
+    let plan = workspace
+        .file("plan.json", r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}}]}"#);
+    let waiting = workspace.json(&["run", "--plan", &plan], 4).await;
+    let id = waiting["executionId"].as_str().unwrap();
+    let mut command = workspace.command(&["cancel", id, "--log-format", "json"]);
+    command.env("FABER_LOG", "faber::execution=info").env("USER", "ada");
+    let output = command.output().await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{id}  CANCELLED\n"));
+    let log = String::from_utf8(output.stderr).unwrap();
+    let ended = log.lines().find(|line| line.contains("execution ended"));
+    let ended = parse_log_line(ended.unwrap_or_else(|| panic!("{log}")));
+    assert_eq!(ended["cancelled_by"], "user `ada`", "{ended}");
+    let report = workspace.run(&["debug", id]).await.out;
+    assert!(report.contains("the execution was cancelled by user `ada` at "), "{report}");
 }
 
 #[tokio::test]

@@ -53,18 +53,22 @@ async fn a_server_counts_its_executions() {
     let plan = workspace.file("plan.json", &plan.to_string());
     workspace.run(&["run", "--plan", &plan, "--server", url]).await;
 
+    let waiting = json!({ "tools": [{ "name": "flow.wait", "parameters": { "name": "go" } }] });
+    let waiting = workspace.file("waiting.json", &waiting.to_string());
+    assert_eq!(workspace.run(&["run", "--plan", &waiting, "--server", url]).await.status, 4);
+
     let metrics = get_text(address, "/metrics").await;
     let at = |series: &str| {
         metric_value(&metrics, series).unwrap_or_else(|| panic!("{series}: {metrics}"))
     };
     for (series, expected) in [
-        ("faber_executions_started_total", 3.0),
+        ("faber_executions_started_total", 4.0),
         ("faber_executions_finished_total{state=\"COMPLETED\"}", 1.0),
         ("faber_executions_finished_total{state=\"FAILED\"}", 2.0),
         ("faber_executions_active", 0.0),
         ("faber_execution_duration_seconds_count{state=\"COMPLETED\"}", 1.0),
-        ("faber_queue_wait_seconds_count", 3.0),
-        ("faber_claims_total", 3.0),
+        ("faber_queue_wait_seconds_count", 4.0),
+        ("faber_claims_total", 4.0),
         ("faber_takeovers_total", 0.0),
         ("faber_steps_total{tool=\"flow.noop\",outcome=\"succeeded\"}", 1.0),
         ("faber_step_duration_seconds_count{tool=\"flow.noop\"}", 1.0),
@@ -77,6 +81,8 @@ async fn a_server_counts_its_executions() {
         ("faber_inbox_depth", 0.0),
         ("faber_executions_due", 0.0),
         ("faber_executions_oldest_due_seconds", 0.0),
+        ("faber_executions_needing_person{state=\"WAITING\"}", 1.0),
+        ("faber_executions_needing_person{state=\"PAUSED\"}", 0.0),
         ("faber_store_append_errors_total", 0.0),
         // Earlier versions had these two metrics, too. Dashboards rely on their names.
         ("faber_calls_waiting", 0.0),
@@ -121,7 +127,7 @@ async fn a_worker_over_mongodb_knows_the_size_of_the_database() {
 
 /// Checks that each metric has one description before its first value, and that each series has one
 /// value, because Prometheus rejects all metrics of an answer that breaks these rules. Also checks
-/// that the reference lists each metric.
+/// that the reference lists each metric of Faber.
 fn check_format(metrics: &str) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/api.md");
     let page = fs::read_to_string(page).unwrap();

@@ -3,6 +3,7 @@ use tests::toolset::{is_running, wait_until};
 
 use super::{
     plain_http::get_text,
+    running_command::RunningCommand,
     workspace::{DEMO_QUERY, Workspace},
 };
 
@@ -84,7 +85,44 @@ async fn a_worker_continues_an_execution_that_another_process_left() {
     assert_eq!(worker.wait_for_exit().await.status, 0);
 }
 
-/// Without a closed terminal, SIGHUP reloads the configuration.
+#[tokio::test]
+async fn workers_are_listed_with_the_names_of_their_nodes() {
+    let workspace = Workspace::new();
+    let mut server = workspace.spawn(&["serve", "--listen", "127.0.0.1:0", "--node", "node-1"]);
+    let line = server.wait_for_line(" on node node-1").await;
+    let id = line.split(' ').nth(1).unwrap().to_owned();
+    assert!(id.starts_with("work_"), "{line}");
+    let url = server.wait_for_line("listening on http://").await;
+    let url = url.rsplit(' ').next().unwrap();
+    let mut command = workspace.command(&["worker"]);
+    command.env("FABER_NODE", "node-2");
+    let mut worker = RunningCommand::new(command.spawn().unwrap());
+    worker.wait_for_line(" on node node-2").await;
+    worker.wait_for_line("working on sqlite:").await;
+    let plan = workspace.file(
+        "plan.json",
+        r#"{"tools":[{"id":"w","name":"flow.sleep","parameters":{"ms":600000}}]}"#,
+    );
+    let mut run = workspace.spawn(&["run", "--plan", &plan, "--server", url]);
+    run.wait_for_line("executing exec_").await;
+    let table = workspace.run(&["list", "workers"]).await.out;
+    assert!(table.starts_with("WORKER"), "{table}");
+    let of_server = table.lines().find(|line| line.starts_with(&id)).unwrap_or_default();
+    assert!(of_server.contains("node-1"), "{table}");
+    assert!(table.contains("node-2"), "{table}");
+    let listed = workspace.json(&["list", "workers", "--server", url], 0).await;
+    let nodes: Vec<&str> =
+        listed.as_array().unwrap().iter().filter_map(|worker| worker["node"].as_str()).collect();
+    assert!(nodes.contains(&"node-1") && nodes.contains(&"node-2"), "{listed}");
+    for process in [&run, &worker, &server] {
+        process.signal("-INT");
+    }
+    for process in [run, worker, server] {
+        process.wait_for_exit().await;
+    }
+}
+
+/// SIGHUP reloads the configuration, unless the terminal was closed.
 #[tokio::test]
 async fn serve_and_worker_continue_after_sighup() {
     let workspace = Workspace::new();

@@ -1,4 +1,5 @@
-//! Calls with an unknown outcome: people settle them, and retries repeat them with the same key.
+//! Calls with an unknown outcome: people settle them, and retries usually repeat them with the same
+//! key.
 
 use std::{
     fs,
@@ -131,7 +132,7 @@ async fn a_call_settled_as_succeeded_is_reused_and_compensated_by_a_retry() {
     );
 }
 
-/// The plan has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
+/// The step has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
 /// of its call is unknown. The tool has an output schema.
 #[tokio::test]
 async fn settle_rejects_an_output_that_violates_the_schema_of_the_tool() {

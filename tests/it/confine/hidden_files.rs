@@ -37,8 +37,7 @@ async fn a_confined_command_can_neither_read_nor_change_hidden_files() {
         "mv deep/er elsewhere",
         "umount faber.yaml",
     ] {
-        // These commands must print nothing to standard output, and must name the reason of their
-        // failure.
+        // Each of these commands must fail and name the reason.
         let err = sandbox.call_bash_hiding(&hidden, command).await.unwrap_err();
         let message = err.message.to_lowercase();
         let reasons =

@@ -39,7 +39,7 @@ async fn a_confined_command_cannot_read_the_environment_of_other_processes() {
     assert!(sets.len() == 5 && sets.iter().filter(is_nothing).count() >= 4, "{sets:?}");
 }
 
-/// Runs a Python statement over sockets. Returns `done` or the error number.
+/// Runs a Python statement in the sandbox. Returns `done`, or `errno` with its number.
 async fn run_socket_script(sandbox: &Sandbox, confine: Confinement, statement: &str) -> String {
     let script = format!(
         "import ctypes, socket as s\ntry:\n  {statement}\n  print('done')\nexcept OSError as err:\n  \

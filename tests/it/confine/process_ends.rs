@@ -86,7 +86,6 @@ async fn a_timeout_ends_grandchildren_too() {
     }
 }
 
-/// The process that started a confined command is killed.
 #[tokio::test]
 async fn a_confined_command_ends_when_its_engine_is_killed() {
     let sandbox = Sandbox::new();
@@ -131,7 +130,7 @@ async fn a_confined_command_ends_when_its_engine_is_killed() {
 #[tokio::test]
 async fn a_command_over_its_process_limit_is_ended_with_all_processes() {
     let sandbox = Sandbox::new();
-    // The `sleep` ends by itself, so that no process remains if the test fails.
+    // Each `sleep` ends by itself, so that no process remains if the test fails.
     let command = "setsid sh -c 'echo $$ > away; exec sleep 1000' & \
                    for i in $(seq 300); do sleep 1000 & done; echo $! > last; wait";
     let confine = Confinement { processes: 64, ..Confinement::default() };

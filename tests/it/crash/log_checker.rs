@@ -129,7 +129,7 @@ impl StepHistory {
     }
 }
 
-/// Checks that the ledger has as many calls as the tool's effect allows, and that the log agrees
+/// Checks that the ledger has no more calls than the tool's effect allows, and that the log agrees
 /// with the ledger.
 fn check_step(
     step: &ToolExecution,

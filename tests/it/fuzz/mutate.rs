@@ -1,4 +1,4 @@
-//! Makes inputs of a corpus: changed bytes, parts of other entries, and words of the language.
+//! Makes inputs from a corpus: changed bytes, parts of other entries, and words of the language.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 

@@ -58,7 +58,7 @@ fn to_text(data: &[u8]) -> String {
 }
 
 /// A value without braces is its own template. A path that is printed and parsed again finds the
-/// same. What is inserted is within its limit, and is not read as a template.
+/// same value. Inserted values are within their limit, and are not read as templates.
 pub(super) fn check_templates(data: &[u8]) {
     let text = to_text(data);
     let value = serde_json::from_str(&text).unwrap_or_else(|_| Value::from(text));
@@ -90,8 +90,8 @@ pub(super) fn check_templates(data: &[u8]) {
     }
 }
 
-/// An expression gives the same result or the same message each time, and its result is within its
-/// limits.
+/// A condition gives the same result or the same message each time. The result of an expression is
+/// within its limit.
 pub(super) fn check_expressions(data: &[u8]) {
     let text = to_text(data);
     match Condition::parse(&text, &Names) {
@@ -131,7 +131,7 @@ pub(super) fn check_plan_json(data: &[u8]) {
     }
 }
 
-/// A YAML document that can be read is written and read again without a change.
+/// A YAML document that can be read and written is read again without a change.
 pub(super) fn check_plan_yaml(data: &[u8]) {
     match engine::yaml::parse(&to_text(data)) {
         Ok(value) => {

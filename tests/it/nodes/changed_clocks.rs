@@ -100,7 +100,8 @@ async fn assert_no_lease_is_lost(url: String) {
         }
         cluster.wait_for_all_completed(start_count).await;
     }
-    // The clock of the next node is wrong from its start. It is killed while another node works.
+    // The clock of the next node is wrong from its start. This node is killed while another node
+    // works.
     let ahead = FakeClock::new(&cluster.workspace.path("."), "ahead", ONE_YEAR_AHEAD);
     let wrong = cluster.workspace.start_server_with(&ahead.variables()).await;
     let calls = cluster.workspace.complete_ledger_lines().len();

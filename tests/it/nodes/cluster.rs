@@ -94,7 +94,8 @@ impl Cluster {
         self.wait_for_heads("all executions are finished", is_expected).await;
     }
 
-    /// Waits until exactly `count` executions are finished, and all completed.
+    /// Waits until at least `count` executions exist and all are finished. Checks that there are no
+    /// more, and that all completed.
     pub(super) async fn wait_for_all_completed(&self, count: usize) {
         self.wait_for_all_finished(count).await;
         let heads = self.read_heads().await;

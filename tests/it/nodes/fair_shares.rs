@@ -25,8 +25,8 @@ const DUE_EXECUTION_COUNT: usize = 200;
 const EXECUTIONS_PER_REQUEST: usize = 25;
 /// Time to send all requests before the executions become due.
 const START_DELAY: Duration = Duration::from_secs(12);
-/// Poll interval of the nodes in milliseconds. An execution that a node does not claim within two
-/// polls goes to another node.
+/// Poll interval of the nodes in milliseconds. An execution that its preferred node does not claim
+/// within two polls can go to another node.
 const POLL_MS: u64 = 500;
 
 /// Returns a plan of steps that take no time, so that only the nodes decide how fast it runs.

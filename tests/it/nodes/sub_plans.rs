@@ -23,7 +23,8 @@ use crate::harness::number_from_env;
 
 /// Number of nodes that are killed while sub-plans run.
 const KILL_COUNT: u64 = 8;
-/// Number of parents that start before each kill. A parent and its children are seven executions.
+/// Number of parents that start before each kill. A parent and the executions below it are seven
+/// executions.
 const PARENTS_PER_KILL: u64 = 4;
 
 fn plan_with_child(tool: &str, seconds: f64) -> Value {

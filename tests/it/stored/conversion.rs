@@ -27,7 +27,7 @@ const COPY_COUNT: usize = 1_500;
 const KILL_COUNT: u32 = 4;
 
 async fn heads_of(store: &dyn Store) -> Vec<ExecutionHead> {
-    let page = Page { first: 10_000, after: None };
+    let page = Page::first_items(10_000);
     let found = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     found.items.into_iter().map(|(_, head)| head).collect()
 }

@@ -88,6 +88,7 @@ enum Operation {
         state: Option<ExecutionState>,
         needs: Option<bool>,
         is_root: bool,
+        from_end: bool,
     },
     Counts {
         groups: Vec<CountGroup>,
@@ -212,9 +213,9 @@ fn any_operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(n, of, version)| Operation::PutPlan { n, of, version }),
         1 => of.clone().prop_map(|n| Operation::PlansOf { n }),
         2 => (0..4_usize, some((0..2_i64, of.clone())), some(any_state()), some(any::<bool>()),
-                any::<bool>())
-            .prop_map(|(first, behind, state, needs, is_root)|
-                Operation::Heads { first, behind, state, needs, is_root }),
+                any::<bool>(), any::<bool>())
+            .prop_map(|(first, behind, state, needs, is_root, from_end)|
+                Operation::Heads { first, behind, state, needs, is_root, from_end }),
         3 => (vec(any_group(), 1..3), some(any_state()), 0..4_usize).prop_map(
             |(groups, state, first)| Operation::Counts { groups, states: state.into_iter().collect(), first }),
         1 => (0..4_usize, some(any_state()), some(any::<bool>()))
@@ -353,9 +354,14 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
             debug_text(store.put_plan(&plan(*n, *of, *version, &["a.b"])).await)
         }
         Operation::PlansOf { n } => debug_text(store.plan_versions(request_id(*n)).await),
-        Operation::Heads { first, behind, state, needs, is_root } => {
+        Operation::Heads { first, behind, state, needs, is_root, from_end } => {
             let cursor = |(seconds, n)| Cursor { at: at(seconds), id: execution(n).to_string() };
-            let page = Page { first: *first, after: behind.map(cursor) };
+            let page = Page {
+                after: behind.map(cursor),
+                first: *first,
+                before: None,
+                from_end: *from_end,
+            };
             let states = state.iter().copied().collect();
             let (needs_person, is_root) = (*needs, *is_root);
             let filter = ExecutionFilter { states, needs_person, is_root, ..Default::default() };
@@ -370,7 +376,7 @@ async fn run_on_documents(store: &dyn Store, operation: &Operation) -> String {
         Operation::Requests { first, state, needs } => {
             let (state, needs_person) = (*state, *needs);
             let filter = RequestFilter { state, needs_person, ..Default::default() };
-            debug_text(store.list_requests(&filter, &Page { first: *first, after: None }).await)
+            debug_text(store.list_requests(&filter, &Page::first_items(*first)).await)
         }
         Operation::Reserve { key, of } => {
             let key = format!("key {key}");

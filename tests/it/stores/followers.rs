@@ -1,4 +1,4 @@
-//! Followers of a log in a slow store.
+//! Followers of a log: events that are written between two polls, and a log that is removed.
 
 use std::{sync::Arc, time::Duration};
 

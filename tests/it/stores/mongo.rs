@@ -1,4 +1,4 @@
-//! Tests of MongoDB alone: shared databases, replica sets, damage, and updates of the schema.
+//! Tests of MongoDB alone, such as replica sets, damage, limits, removals, and other layouts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use tokio::time::timeout;
 use super::check_neighbours;
 use crate::mongod::Mongod;
 
-/// 32 zero bytes.
+/// A key of 32 zero bytes, in base64.
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 
 pub(crate) async fn open_once() -> StorePair {
@@ -131,7 +131,7 @@ async fn damage_affects_only_the_damaged_execution_or_plan() {
     assert!(is_damaged(&store.head(execution(1)).await.unwrap_err()));
     assert!(is_damaged(&store.plan(plan_id(1)).await.unwrap_err()));
     assert_eq!(store.read(execution(3), Seq(0)).await.unwrap().len(), 1);
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     let heads = store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "a list leaves the damaged execution out");
 }
@@ -145,7 +145,7 @@ async fn a_store_with_a_newer_schema_is_refused() {
     let newer = doc! { "$set": newer };
     edit_document(&url, "meta", doc! { "_id": "schema" }, newer).await;
     let err = Mongo::open(&url).await.map(drop).unwrap_err();
-    assert_eq!(err, StoreError::TooNew { found: version, known: LAYOUT });
+    assert_eq!(err, StoreError::TooNew { found: version, newest_known: LAYOUT });
 }
 
 #[tokio::test]

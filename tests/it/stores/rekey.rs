@@ -1,4 +1,5 @@
-//! Changes of the encryption key: every value gets the active key, whatever other processes do.
+//! Changes of the encryption key: which values get the active key, which are left, and writes of
+//! other processes in the meantime.
 
 use std::{
     fmt::Write as _,
@@ -177,7 +178,7 @@ async fn check_objects(store: &dyn Store, n: usize) {
     }
 }
 
-/// Returns the stored form of everything, without the records of keys.
+/// Returns the stored form of everything that `write_objects` writes.
 async fn dump(inner: &dyn Store) -> String {
     let mut text = String::new();
     for part in StoredPart::ALL {
@@ -263,8 +264,7 @@ async fn check_that_an_interrupted_run_is_completed(url: &str) {
     }
 }
 
-/// A head, a command or a plan that another process changed or removed after the read is not
-/// written again.
+/// A head or a command that another process changed or removed after the read is not written again.
 async fn check_that_a_newer_document_stays(url: &str) {
     let inner = open_raw(url).await;
     write_objects(&*inner, 3).await;

@@ -266,7 +266,8 @@ async fn operations_are_targeted_and_bounded_as_the_design_says() {
     assert_eq!(checker.targeted_collections, sharded);
 }
 
-/// Each unique index must begin with the shard key, because a shard knows its own documents only.
+/// A unique index of a sharded collection must begin with the shard key, because a shard knows only
+/// its own documents. No sharded collection has a unique index.
 #[tokio::test]
 async fn unique_indexes_of_sharded_collections_have_the_shard_key() {
     let url = Mongod::shared().await.new_database_url();

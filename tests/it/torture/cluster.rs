@@ -188,7 +188,8 @@ impl Cluster {
         self.run_on(primary, command).await.is_ok()
     }
 
-    /// Restarts and thaws all members. Then waits until all of them work and one is the primary.
+    /// Restarts the killed members and thaws the others. Then waits until all of them work and one
+    /// is the primary.
     pub(super) async fn heal(&mut self) {
         for number in 0..MEMBER_COUNT {
             match &self.members[number].process {

@@ -122,7 +122,7 @@ async fn a_call_that_runs_while_the_disk_is_full_is_recorded_later() {
     drop(node);
 }
 
-/// Waits until an execution completed. Prints its log at the limit.
+/// Waits until an execution completed. Fails with its log at the limit.
 async fn wait_until_completed(run: &SharedRun, started: &Value) {
     let id = json!({ "id": started["executionId"] });
     let over = async {

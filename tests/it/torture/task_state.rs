@@ -157,7 +157,7 @@ impl TaskState {
         Ok(())
     }
 
-    /// Checks that the ledger has as many calls as the tool's effect allows, and that these calls
+    /// Checks that the ledger has no more calls than the tool's effect allows, and that these calls
     /// agree with the log.
     pub(super) fn check_calls(
         &self,

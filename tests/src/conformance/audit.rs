@@ -104,7 +104,7 @@ pub async fn audit_pages_have_no_gaps_and_no_repeats(pair: StorePair) {
     let entries = (0..23)
         .map(|n| entry(Actor::local(), AuditAction::PLAN, AuditTarget::default(), seconds(n)));
     pair.one.put_audit_entries(&entries.collect::<Vec<_>>()).await.unwrap();
-    let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
+    let (mut found, mut page) = (Vec::new(), Page::first_items(4));
     loop {
         let part = pair.other.list_audit_entries(&AuditFilter::default(), &page).await.unwrap();
         found.extend(part.items.iter().map(|(_, entry)| entry.clone()));

@@ -1,4 +1,4 @@
-//! Large binaries, which a store keeps as long as an object refers to them.
+//! Large binaries: when a store removes them, and which tokens own a binary of several calls.
 
 use futures::future::join_all;
 use shared::{

@@ -1,4 +1,4 @@
-//! Counts of executions. Each store must return the same counts as the memory store.
+//! Counts. Each store must return the same counts of executions as the memory store.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const HOUR_SECONDS: i64 = 3_600;
 /// Seconds from `at(0)` to the end of that day (UTC).
 const SECONDS_TO_MIDNIGHT: i64 = 8 * HOUR_SECONDS + 22 * 60 + 24;
 
-/// Returns executions over three days, with each combination of states, errors, labels and kinds.
+/// Returns executions over three days, with many combinations of states, errors, labels and kinds.
 fn make_heads() -> Vec<ExecutionHead> {
     let states = [Completed, Failed, Failed, Cancelled, Completed, InProgress, Waiting];
     let make = |n: usize| {

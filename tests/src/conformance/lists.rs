@@ -42,7 +42,7 @@ pub async fn pages_have_no_gaps_and_no_repeats(pair: StorePair) {
         let head = ExecutionHead { created_at: created(n), ..head(n, 1) };
         pair.put_head(head).await;
     }
-    let (mut found, mut page) = (Vec::new(), Page { first: 4, after: None });
+    let (mut found, mut page) = (Vec::new(), Page::first_items(4));
     for round in 0.. {
         let part = pair.other.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         let newer = ExecutionHead { created_at: at(100), ..head(100 + round, 1) };
@@ -61,7 +61,7 @@ pub async fn pages_have_no_gaps_and_no_repeats(pair: StorePair) {
 }
 
 pub async fn an_empty_page_says_whether_there_are_items(pair: StorePair) {
-    let nothing = Page { first: 0, after: None };
+    let nothing = Page::first_items(0);
     let ask = async || pair.other.list_requests(&RequestFilter::default(), &nothing).await.unwrap();
     assert_eq!(ask().await, Listing { items: Vec::new(), has_more: false });
     pair.one.put_request(&request(1, "q", 0)).await.unwrap();
@@ -190,11 +190,11 @@ pub async fn executions_that_need_a_person_are_found_with_their_requests(pair: S
         let expected: Vec<_> = expected.into_iter().map(execution).collect();
         assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
     }
-    let page = Page { first: 1, after: None };
+    let page = Page::first_items(1);
     let first = pair.other.list_heads(&executions(true, false), &page).await.unwrap();
     assert!(first.has_more);
     assert!(first.items[0].1.needs_person, "the head has the mark, too");
-    let rest = Page { first: 5, after: Some(first.items[0].0.clone()) };
+    let rest = Page { after: Some(first.items[0].0.clone()), ..Page::first_items(5) };
     let rest = pair.other.list_heads(&executions(true, false), &rest).await.unwrap();
     assert_eq!(
         rest.items.iter().map(|(_, head)| head.execution).collect::<Vec<_>>(),
@@ -219,10 +219,13 @@ pub async fn plans_are_found_by_request_and_words(pair: StorePair) {
     assert_eq!(plan_ids(&pair, of_one).await, [2, 1].map(plan_id));
     let search = PlanFilter { search: Some("number 3".to_owned()), ..none() };
     assert_eq!(plan_ids(&pair, search).await, [plan_id(3)]);
-    let page = Page { first: 2, after: None };
+    let page = Page::first_items(2);
     let first = pair.other.list_plans(&none(), &page).await.unwrap();
     assert!(first.has_more);
-    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = Page {
+        after: first.items.last().map(|(cursor, _)| cursor.clone()),
+        ..Page::first_items(2)
+    };
     let rest = pair.other.list_plans(&none(), &rest).await.unwrap();
     assert_eq!((plan_ids_of(&rest), rest.has_more), (vec![plan_id(1)], false));
 }
@@ -264,9 +267,12 @@ pub async fn a_token_finds_its_own(pair: StorePair) {
         assert_eq!(head_ids(&pair, filter).await, ids, "{token}");
     }
     let filter = PlanFilter { token: Some("ann".to_owned()), ..PlanFilter::default() };
-    let page = Page { first: 2, after: None };
+    let page = Page::first_items(2);
     let first = pair.other.list_plans(&filter, &page).await.unwrap();
-    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = Page {
+        after: first.items.last().map(|(cursor, _)| cursor.clone()),
+        ..Page::first_items(2)
+    };
     let rest = pair.other.list_plans(&filter, &rest).await.unwrap();
     assert_eq!((plan_ids_of(&rest), rest.has_more), (vec![plan_id(1)], false));
     let of_one = PlanFilter { request: Some(request_id(1)), ..filter };
@@ -284,6 +290,25 @@ pub async fn a_token_finds_its_own(pair: StorePair) {
         ExecutionFilter { labels, states: vec![Completed], ..Default::default() },
     ] {
         assert_eq!(head_ids(&pair, filter.clone()).await, [execution(4)], "{filter:?}");
+    }
+}
+
+/// The label of a head with the origin of a fork stays when the head is replaced.
+pub async fn the_forks_of_an_execution_are_found(pair: StorePair) {
+    let origin = |n| (labels::FORKED_FROM.to_owned(), execution(n).to_string());
+    for (n, forked_from) in [(2, 1), (3, 1), (4, 9)] {
+        let (created_at, labels) = (at(i64::try_from(n).unwrap()), [origin(forked_from)].into());
+        pair.put_head(ExecutionHead { labels, created_at, ..head(n, 1) }).await;
+    }
+    let (state, finished_at) = (Completed, Some(at(5)));
+    let labels = [origin(1)].into();
+    let ended = ExecutionHead { labels, state, finished_at, created_at: at(3), ..head(3, 2) };
+    pair.put_head(ended).await;
+    for (n, forks) in [(1, vec![3, 2]), (9, vec![4]), (2, vec![])] {
+        let labels = vec![LabelFilter::of_forks(execution(n))];
+        let filter = ExecutionFilter { labels, ..ExecutionFilter::default() };
+        let ids: Vec<_> = forks.into_iter().map(execution).collect();
+        assert_eq!(head_ids(&pair, filter).await, ids, "{n}");
     }
 }
 
@@ -311,9 +336,12 @@ pub async fn a_token_with_many_requests_finds_its_plans(pair: StorePair) {
         assert_eq!(plan_ids(&pair, filter).await, expected, "{token}");
     }
     let filter = PlanFilter { token: Some("ann".to_owned()), ..PlanFilter::default() };
-    let first = pair.other.list_plans(&filter, &Page { first: 2, after: None }).await.unwrap();
+    let first = pair.other.list_plans(&filter, &Page::first_items(2)).await.unwrap();
     assert_eq!((plan_ids_of(&first), first.has_more), ([5, 4].map(plan_id).to_vec(), true));
-    let rest = Page { first: 2, after: first.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest = Page {
+        after: first.items.last().map(|(cursor, _)| cursor.clone()),
+        ..Page::first_items(2)
+    };
     let rest = pair.other.list_plans(&filter, &rest).await.unwrap();
     assert_eq!((plan_ids_of(&rest), rest.has_more), ([3, 1].map(plan_id).to_vec(), false));
     let of_one = PlanFilter { request: Some(request_id(1)), ..filter.clone() };
@@ -442,11 +470,12 @@ pub async fn executions_are_found_by_labels_errors_and_ids(pair: StorePair) {
         let expected: Vec<_> = expected.into_iter().map(execution).collect();
         assert_eq!(head_ids(&pair, filter.clone()).await, expected, "{filter:?}");
     }
-    let first = Page { first: 2, after: None };
+    let first = Page::first_items(2);
     let red = labels(&[(team, red)]);
     let part = pair.other.list_heads(&red, &first).await.unwrap();
     assert!(part.has_more);
-    let rest = Page { first: 9, after: part.items.last().map(|(cursor, _)| cursor.clone()) };
+    let rest =
+        Page { after: part.items.last().map(|(cursor, _)| cursor.clone()), ..Page::first_items(9) };
     let rest = pair.other.list_heads(&red, &rest).await.unwrap();
     let rest: Vec<_> = rest.items.into_iter().map(|(_, head)| head.execution).collect();
     assert_eq!(rest, [5, 3, 1].map(execution));

@@ -1,4 +1,5 @@
-//! Limits on calls: they hold for all nodes, and no permit is lost.
+//! Limits on calls hold for all nodes, and no permit is lost. Workers are listed until their lease
+//! expires.
 
 use std::sync::Arc;
 
@@ -180,6 +181,8 @@ pub async fn workers_are_listed_until_their_lease_expires(pair: StorePair) {
     pair.one.renew_lease(lease).await.unwrap();
     assert_eq!(pair.other.list_workers(at(9)).await.unwrap(), [1, 2, 3].map(worker));
     assert_eq!(pair.other.list_workers(at(10)).await.unwrap(), [worker(2)]);
+    let lease = Lease { worker: worker(2), node: "n".to_owned(), until: at(20) };
+    assert_eq!(pair.other.list_leases(at(10)).await.unwrap(), [lease]);
     pair.one.remove_worker(worker(2)).await.unwrap();
     assert_eq!(pair.other.list_workers(at(9)).await.unwrap(), [1, 3].map(worker));
 }

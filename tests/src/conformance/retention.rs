@@ -251,7 +251,7 @@ pub async fn unfinished_executions_are_never_pruned(pair: StorePair) {
     assert_eq!(prune(&pair, 500, 100).await.executions, 1, "the parent was pruned");
 }
 
-/// A saved plan stays, and so does its request.
+/// A saved plan, and a plan that an execution uses, stay with their requests.
 pub async fn saved_and_used_plans_are_not_pruned(pair: StorePair) {
     for n in 1..=3 {
         pair.one.put_request(&request(n, "q", 0)).await.unwrap();

@@ -122,8 +122,8 @@ pub async fn due_executions_are_listed_by_priority_and_time(pair: StorePair) {
     assert_eq!(find_due(&pair, at(-1), 100).await, []);
 }
 
-/// Each list contains some executions that have been due longest, at any priority, so that no
-/// execution starves.
+/// Lists contain some executions that have been due longest, at any priority, so that no execution
+/// starves. A list of one execution has such an execution only in every eighth turn.
 pub async fn the_longest_due_are_listed_whatever_their_priority(pair: StorePair) {
     put_heads(&pair, (1..=30).map(|n| due_head(n, 5, 9))).await;
     let patient = [due_head(41, 1, -9), due_head(42, 2, 0), due_head(43, 3, -3)];
@@ -187,7 +187,7 @@ pub async fn tokens_without_due_executions_leave_their_places(pair: StorePair) {
     assert_eq!(found, expected.map(execution).collect::<Vec<_>>());
 }
 
-/// The executions and the bytes of a token are counted until they are finished or removed.
+/// The executions of a token are counted until they finish, and their bytes until they are removed.
 pub async fn the_executions_and_bytes_of_a_token_are_counted(pair: StorePair) {
     let of = |token: &str, n, stored_bytes| ExecutionHead {
         labels: labels_of(token),

@@ -163,8 +163,8 @@ impl Log for View {
         self.write_and_send_hints(self.world.faulty.remove_worker(worker)).await
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.run_remotely(self.world.faulty.list_workers(now)).await
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.run_remotely(self.world.faulty.list_leases(now)).await
     }
 }
 

@@ -22,8 +22,10 @@ import {
 } from "../api/generated";
 import { isFields, parse } from "../api/json";
 import { go } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Dialog } from "../ui/dialog";
 import { toApiError, Refused } from "../ui/fault";
+import { Field } from "../ui/field";
 import { Icon } from "../ui/icons";
 import { countText } from "../ui/words";
 import { Call } from "./call";
@@ -67,34 +69,34 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
     return (
       <div class="buttons">
         {(state !== "COMPLETED" || story.live.count("FAILED") > 0) && <RetryMenu onAsk={onAsk} />}
-        <button type="button" onClick={() => onAsk({ kind: "again" })}>
+        <ActButton needs="executePlan" onClick={() => onAsk({ kind: "again" })}>
           <Icon name="play" />
           Run again
-        </button>
+        </ActButton>
       </div>
     );
   }
   return (
     <div class="buttons">
       {state === "PAUSED" ? (
-        <button type="button" class="primary" disabled={isBusy} onClick={() => at(ask(ResumeExecution, { id }))}>
+        <ActButton needs="resumeExecution" class="primary" disabled={isBusy} onClick={() => at(ask(ResumeExecution, { id }))}>
           <Icon name="play" />
           Resume
-        </button>
+        </ActButton>
       ) : (
-        <button type="button" disabled={isBusy} onClick={() => at(ask(PauseExecution, { id }))}>
+        <ActButton needs="pauseExecution" disabled={isBusy} onClick={() => at(ask(PauseExecution, { id }))}>
           <Icon name="pause" />
           Pause
-        </button>
+        </ActButton>
       )}
-      <button type="button" onClick={() => onAsk({ kind: "signal", name: "" })}>
+      <ActButton needs="signalExecution" onClick={() => onAsk({ kind: "signal", name: "" })}>
         <Icon name="signal" />
         Signal
-      </button>
-      <button type="button" class="danger" onClick={() => onAsk({ kind: "cancel" })}>
+      </ActButton>
+      <ActButton needs="cancelExecution" class="danger" onClick={() => onAsk({ kind: "cancel" })}>
         <Icon name="stop" />
         Cancel
-      </button>
+      </ActButton>
     </div>
   );
 }
@@ -109,10 +111,10 @@ function RetryMenu({ onAsk }: { onAsk: (asking: Asking) => void }) {
   };
   return (
     <span class="split-button">
-      <button type="button" onClick={() => onAsk({ kind: "retry", mode: "FAILED" })}>
+      <ActButton needs="retryExecution" onClick={() => onAsk({ kind: "retry", mode: "FAILED" })}>
         <Icon name="retry" />
         Retry failed steps
-      </button>
+      </ActButton>
       <details
         ref={menu}
         class="menu"
@@ -130,12 +132,12 @@ function RetryMenu({ onAsk }: { onAsk: (asking: Asking) => void }) {
           <Icon name="chevron" />
         </summary>
         <div class="menu-list">
-          <button type="button" onClick={() => choose("FROM_STEP")}>
+          <ActButton needs="retryExecution" onClick={() => choose("FROM_STEP")}>
             From a step…
-          </button>
-          <button type="button" onClick={() => choose("ALL")}>
+          </ActButton>
+          <ActButton needs="retryExecution" onClick={() => choose("ALL")}>
             Everything…
-          </button>
+          </ActButton>
         </div>
       </details>
     </span>
@@ -361,7 +363,7 @@ function RepeatedSteps({ again, total }: { again: readonly string[]; total: numb
   );
 }
 
-function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
+export function Signal({ id, name: given, onClose }: { id: string; name: string; onClose: () => void }) {
   const [name, setName] = useState(given);
   const [payload, setPayload] = useState("");
   const send = async () => {
@@ -417,22 +419,5 @@ function Settle({ story, step, item, onClose }: SettleProps) {
       {outcome === "SUCCEEDED" && <Field label="Output (JSON, optional)" value={output} onInput={setOutput} mono />}
       <Field label="Comment (optional)" value={comment} onInput={setComment} />
     </Dialog>
-  );
-}
-
-interface FieldProps {
-  label: string;
-  value: string;
-  onInput: (value: string) => void;
-  required?: boolean;
-  mono?: boolean;
-}
-
-export function Field({ label, value, onInput, required, mono }: FieldProps) {
-  return (
-    <label class="field">
-      <span>{label}</span>
-      <input type="text" class={mono ? "mono" : ""} value={value} required={required} onInput={(event) => onInput(event.currentTarget.value)} />
-    </label>
   );
 }

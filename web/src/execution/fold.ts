@@ -6,7 +6,7 @@
 import type { ExecutionState, Happened, Json, StepState } from "../api/generated";
 import { itemOf, itemsIn, countFinishedItems, loop, type Items } from "./items";
 import { spentText } from "../ui/time";
-import { Lines } from "./lines";
+import { Lines, type Line } from "./lines";
 
 type Data = Record<string, Json | undefined>;
 
@@ -391,14 +391,21 @@ function progressOf(data: Data): StepView["progress"] {
 }
 
 /** Adds a progress report, an error or a text on stderr to the lines of a step. */
-function addLine(step: StepView, { type, attempt }: Happened, data: Data, at: number): void {
+function addLine(step: StepView, event: Pick<Happened, "type" | "attempt" | "data">, data: Data, at: number): void {
+  const line = lineOf(event, data, at);
+  if (!line) return;
+  step.lines ??= new Lines();
+  step.lines.add(line);
+}
+
+/** Returns the text of an event for the logs. Null if the event has none. */
+export function lineOf({ type, attempt }: Pick<Happened, "type" | "attempt">, data: Data, at: number): Line | null {
   const isProgress = type.endsWith("_progress");
   const fault = (data.error ?? null) as Fault | null;
   const stderr = typeof data.stderr === "string" ? data.stderr : null;
-  if (!isProgress && !fault && stderr === null) return;
+  if (!isProgress && !fault && stderr === null) return null;
   const text = isProgress ? progressText(data) : fault ? `${fault.code}: ${fault.message}` : stderr!;
-  step.lines ??= new Lines();
-  step.lines.add({ at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: fault !== null });
+  return { at, attempt: attempt ?? 1, index: typeof data.index === "number" ? data.index : null, text, isBad: fault !== null };
 }
 
 /** Returns a progress report as text: the amount, and the message. */

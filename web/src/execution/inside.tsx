@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { ItemDetail, type Finding } from "../api/generated";
+import { ActButton } from "../ui/act-button";
 import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Pill, WORD } from "../ui/state";
@@ -69,14 +70,14 @@ export function ItemPanel({ story, step, findings, index, view, item, isPast, op
             {canSettle && <SettleButton step={step.stepId} item={index} onAsk={onAsk} />}
             {decides && (
               <>
-                <button type="button" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: name })}>
+                <ActButton needs="approveStep" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: name })}>
                   <Icon name={isAgain ? "retry" : "check"} />
                   {isAgain ? "Try again" : "Approve"}
-                </button>
-                <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: name })}>
+                </ActButton>
+                <ActButton needs="approveStep" class="danger" onClick={() => onAsk({ kind: "reject", step: name })}>
                   <Icon name="close" />
                   Reject
-                </button>
+                </ActButton>
               </>
             )}
           </>

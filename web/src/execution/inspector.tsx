@@ -7,6 +7,7 @@ import { useAsk } from "../api/client";
 import { useCell } from "../api/cell";
 import { StepDetail, type Finding, type Json, type SettledOutcome, type StepDetailResult, type StepState } from "../api/generated";
 import { print } from "../api/json";
+import { ActButton } from "../ui/act-button";
 import { Fault, isNotEmpty } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { JsonView, omittedBytes } from "../ui/json";
@@ -21,6 +22,7 @@ import { durationText, type StepView } from "./fold";
 import { ItemList, MAX_ITEMS } from "./item-list";
 import { itemsIn, finishedItemsText } from "./items";
 import { Logs } from "./logs";
+import { StepCommands } from "./people";
 import { Panel, Section, type Around, type Opening } from "./panel";
 import { RemedyCommands } from "./remedies";
 import type { Step, Story } from "./story";
@@ -96,6 +98,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
     >
       <Reasons story={story} findings={findings} error={view.state === "SUCCEEDED" ? null : (detail?.error ?? null)} />
       <Decision detail={detail} name={step.stepId} />
+      <StepCommands story={story} stepId={step.stepId} />
       {(view.child ?? detail?.childExecutionId) && (
         <Section title="Other execution">
           <a href={`/executions/${view.child ?? detail?.childExecutionId}`} class="mono">
@@ -106,7 +109,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
       <Parameters written={step.parameters} resolved={resolved} />
       {output !== undefined && view.state !== "PENDING" && (
         <Section title="Output">
-          <Whole value={output} label={`output of ${step.stepId}`} />
+          <Whole value={output} label={`output of ${step.stepId}`} root={step.stepId} />
         </Section>
       )}
       {detail && (detail.itemTally?.total ?? 0) > 0 && (
@@ -151,10 +154,10 @@ export function ToolName({ step }: { step: Step }) {
 }
 
 /** Shows a value, or its size if an event does not contain it. */
-export function Whole({ value, label }: { value: Json | undefined; label: string }) {
+export function Whole({ value, label, root = null }: { value: Json | undefined; label: string; root?: string | null }) {
   const bytes = omittedBytes(value);
   if (bytes !== null) return <p class="faint">{bytes.toLocaleString("en")} bytes; go back to now to see them.</p>;
-  return <JsonView value={value} label={label} />;
+  return <JsonView value={value} label={label} root={root} />;
 }
 
 /** Shows the parameters with their templates, or with the values that replaced them. */
@@ -275,28 +278,28 @@ function StepActions({ story, view, isUnknown, isPast, onAsk }: ActionsProps) {
       {canSettle && <SettleButton step={view.id} item={null} onAsk={onAsk} />}
       {asked && (asked.kind === "approval" || asked.kind === "decision") && (
         <>
-          <button type="button" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: view.id })}>
+          <ActButton needs="approveStep" class={canSettle ? "danger" : "primary"} onClick={() => onAsk({ kind: "approve", step: view.id })}>
             <Icon name={asked.kind === "decision" ? "retry" : "check"} />
             {asked.kind === "decision" ? "Try again" : "Approve"}
             {all}
-          </button>
-          <button type="button" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
+          </ActButton>
+          <ActButton needs="approveStep" class="danger" onClick={() => onAsk({ kind: "reject", step: view.id })}>
             <Icon name="close" />
             Reject{all}
-          </button>
+          </ActButton>
         </>
       )}
       {asked?.kind === "signal" && (
-        <button type="button" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
+        <ActButton needs="signalExecution" class="primary" onClick={() => onAsk({ kind: "signal", name: asked.name ?? "" })}>
           <Icon name="signal" />
           Signal
-        </button>
+        </ActButton>
       )}
       {isOver && (
-        <button type="button" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: view.id })}>
+        <ActButton needs="retryExecution" onClick={() => onAsk({ kind: "retry", mode: "FROM_STEP", step: view.id })}>
           <Icon name="retry" />
           Retry from here
-        </button>
+        </ActButton>
       )}
     </>
   );
@@ -334,10 +337,10 @@ export function Decision({ detail, name }: { detail: Settled | null | undefined;
 /** A button that opens the dialog to settle a call. */
 export function SettleButton({ step, item, onAsk }: { step: string; item: number | null; onAsk: (asking: Asking) => void }) {
   return (
-    <button type="button" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
+    <ActButton needs="settleStep" class="primary" onClick={() => onAsk({ kind: "settle", step, item })}>
       <Icon name="check" />
       Settle…
-    </button>
+    </ActButton>
   );
 }
 

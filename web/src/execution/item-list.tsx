@@ -1,6 +1,7 @@
 /** The items of a loop, with their states, executions and decisions. */
 
 import type { StepState } from "../api/generated";
+import { ActButton } from "../ui/act-button";
 import { causeOf, Fault } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { Choice } from "../ui/page";
@@ -89,12 +90,12 @@ export function ItemList({ detail, states, from, asked, onFrom, onSelect, onStat
                   )}
                   {onAsk && decides && (
                     <>
-                      <button type="button" class="link" aria-label={`${it.waitsFor === "decision" ? "Try again" : "Approve"} ${name}`} onClick={() => onAsk({ kind: "approve", step: name })}>
+                      <ActButton needs="approveStep" class="link" aria-label={`${it.waitsFor === "decision" ? "Try again" : "Approve"} ${name}`} onClick={() => onAsk({ kind: "approve", step: name })}>
                         {it.waitsFor === "decision" ? "Try again" : "Approve"}
-                      </button>
-                      <button type="button" class="link" aria-label={`Reject ${name}`} onClick={() => onAsk({ kind: "reject", step: name })}>
+                      </ActButton>
+                      <ActButton needs="approveStep" class="link" aria-label={`Reject ${name}`} onClick={() => onAsk({ kind: "reject", step: name })}>
                         Reject
-                      </button>
+                      </ActButton>
                     </>
                   )}
                 </span>

@@ -2,6 +2,7 @@
 
 import type { Finding, Json, RetryMode } from "../api/generated";
 import { isFields } from "../api/json";
+import { ActButton } from "../ui/act-button";
 import { Icon, type IconName } from "../ui/icons";
 import { CopyButton } from "../ui/json";
 import type { Asking } from "./actions";
@@ -63,16 +64,16 @@ export function RemedyButtons({ finding, executionId, onAsk }: Props) {
   return (
     <>
       {actionsFor(finding, executionId).map((doing) => (
-        <button
+        <ActButton
+          needs="approveStep"
           key={doing.label}
-          type="button"
           class={doing.isBest && !doing.isDanger ? "primary" : doing.isDanger ? "danger" : ""}
           title={doing.about}
           onClick={() => onAsk(doing.asking)}
         >
           <Icon name={doing.icon} />
           {doing.label}
-        </button>
+        </ActButton>
       ))}
     </>
   );

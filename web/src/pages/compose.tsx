@@ -22,6 +22,9 @@ import {
   type Problem,
 } from "../api/generated";
 import type { Fields } from "../api/json";
+import { NewerVersion } from "../plan/newer-version";
+import { ToolPicker } from "../plan/tool-picker";
+import { SaveAsDialog } from "../plan/save-as";
 import { Graph } from "../graph/graph";
 import { gatesText } from "../graph/scene";
 import { MAX_OPEN_NODES, readOpenNodes, toggleOpenNode } from "../execution/groups";
@@ -35,6 +38,7 @@ import { inputsOf, RunAgainDialog, RunBar, RunDialog, type Wanted } from "../pla
 import { StepForm, emptyStep } from "../plan/step-form";
 import { StartDraft } from "../plan/start-draft";
 import { go, useParam } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Problems, Refused, RefusedPage } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Crumbs, Empty, Loading, useTitle } from "../ui/page";
@@ -73,7 +77,7 @@ export function ComposePage({ from }: { from: string | null }) {
   if (loads === null && wanted !== "") return <ProposedDraft key={`${number} ${wanted}`} id={wanted} onBecome={become} />;
   if (loads === null) return <Compose key={number} known={null} start={null} onBecome={become} />;
   if (asked.error && !asked.data) return <RefusedPage title="Plan" error={asked.error} />;
-  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan">Nothing is known by the id {loads}.</Empty>;
+  if (asked.data?.plan === null) return <Empty isPage title="There is no such plan"><p>Nothing is known by the id {loads}.</p><a href="/requests">To the requests</a></Empty>;
   if (!asked.data?.plan || asked.data.plan.planId !== loads) return <Loading isPage />;
   return <Compose key={number} known={{ plan: asked.data.plan, text: planText(asked.data.exportPlan) }} start={null} onBecome={become} />;
 }
@@ -130,6 +134,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   const [selected, setSelected] = useState<string | null>(null);
   const [goal, setGoal] = useState<Goal | null>(null);
   const [asking, setAsking] = useState<ExecutionOptions | null>(null);
+  const [isSaving, setSaving] = useState(false);
   const [repeating, setRepeating] = useState<{ options: ExecutionOptions; last: LastRun } | null>(null);
   const epoch = useCell(returns);
   // Once the user has typed, the editor stays open, even with an empty text.
@@ -291,7 +296,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
   return (
     <div class="page compose">
       <header class="head">
-        {stored && <Crumbs trail={[["Requests", "/"], [stored.about.requestId, `/requests/${stored.about.requestId}`]]} here={stored.about.planId} />}
+        {stored && <Crumbs trail={[["Requests", "/requests"], [stored.about.requestId, `/requests/${stored.about.requestId}`]]} here={stored.about.planId} />}
         <div class="head-line">
           <h1 class="cut" tabIndex={-1}>
             {stored ? <Plain text={stored.about.query} /> : "New plan"}
@@ -302,6 +307,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
               hasErrors={errors > 0}
               onRun={(it) => (inputsOf(steps ?? []).length > 0 ? setAsking(it) : void begin(it))}
               onMore={setAsking}
+              onSaveAs={() => setSaving(true)}
               onKeep={isChanged ? () => void doing(async () => void (await keep())) : null}
             />
           )}
@@ -309,6 +315,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         {stored ? (
           <p class="facts">
             <span>version {stored.about.version}</span>
+            <NewerVersion requestId={stored.about.requestId} version={stored.about.version} />
             <span>{countText(steps?.length ?? plan?.tools.length ?? 0, "step")}</span>
             <span>{plannerText(stored.about.planner)}</span>
             {isChanged && <span class="tag">changed: it will be the next version</span>}
@@ -349,9 +356,9 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 event.currentTarget.form?.requestSubmit();
               }}
             />
-            <button type="submit" class="primary" disabled={isBusy}>
+            <ActButton needs="createPlanWithRequestId" type="submit" class="primary" disabled={isBusy}>
               {isBusy ? "Planning…" : "Create plan"}
-            </button>
+            </ActButton>
           </form>
         )}
       </header>
@@ -365,7 +372,12 @@ function Compose({ known, start, onBecome }: ComposeProps) {
         </Empty>
       ) : (
         <div class="compose-panes">
-          <div class="pane">
+          <div class="pane compose-drawing">
+            {plan && errors > 0 && (
+              <p class="veil" role="status">
+                The text has errors. The drawing shows the last valid text.
+              </p>
+            )}
             {plan && insides && plan.tools.length > 0 && (
               <Graph
                 drawing={insides.scene}
@@ -382,29 +394,15 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           <div class="pane compose-text">
             {steps && (
               <div class="pane-bar">
-                <label class="unseen" for="add-step">
-                  Add a step
-                </label>
-                <select
-                  id="add-step"
-                  class="add-step"
-                  value=""
-                  onChange={(event) => {
-                    const tool = tools.find((it) => it.qualifiedName === event.currentTarget.value);
-                    if (!tool) return;
+                <ToolPicker
+                  tools={tools}
+                  onPick={(tool) => {
                     const step = emptyStep(tool, new Set(ids));
                     write([...steps, step]);
                     setSelected(String(step.id));
                   }}
-                >
-                  <option value="">Add a step…</option>
-                  {tools.map((it) => (
-                    <option key={it.qualifiedName} value={it.qualifiedName}>
-                      {it.qualifiedName}
-                    </option>
-                  ))}
-                </select>
-                <span class="faint">or choose one in the picture</span>
+                />
+                <span class="faint">or choose one in the drawing</span>
               </div>
             )}
             {written && selected !== null && (
@@ -415,6 +413,10 @@ function Compose({ known, start, onBecome }: ComposeProps) {
                 tools={tools}
                 others={written.others}
                 onStep={(step) => setText(planText(written.replaced(step)))}
+                onRename={(id) => {
+                  setText(planText(written.replaced({ id, ...withoutId(written.step) })));
+                  setSelected(selected.slice(0, selected.lastIndexOf("/") + 1) + id);
+                }}
                 onRemove={() => {
                   setText(planText(written.replaced(null)));
                   setSelected(null);
@@ -443,6 +445,7 @@ function Compose({ known, start, onBecome }: ComposeProps) {
       )}
       {asking && (
         <RunDialog
+          requestId={stored?.about.requestId ?? null}
           planId={stored && !isChanged ? stored.about.planId : null}
           inputs={inputsOf(steps ?? [])}
           readLast={readLast}
@@ -451,11 +454,16 @@ function Compose({ known, start, onBecome }: ComposeProps) {
           onClose={() => setAsking(null)}
         />
       )}
+      {isSaving && <SaveAsDialog keep={keep} inputs={inputsOf(steps ?? [])} onClose={() => setSaving(false)} />}
       {repeating && (
         <RunAgainDialog last={repeating.last} onRun={() => run({ options: repeating.options, saved: null })} onClose={() => setRepeating(null)} />
       )}
     </div>
   );
+}
+
+function withoutId({ id: _, ...rest }: Fields): Fields {
+  return rest;
 }
 
 /** A link to a draft for the request for which the planner found no plan. */

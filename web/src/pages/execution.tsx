@@ -8,6 +8,7 @@ import { returns } from "../api/connection";
 import { ExecutionOutputs, type Finding } from "../api/generated";
 import { Failures, Notes, Onward, Waits } from "../execution/account";
 import { Actions, Question, type Asking } from "../execution/actions";
+import { AllLogs } from "../execution/all-logs";
 import { Events } from "../execution/events";
 import { about, useFindings } from "../execution/findings";
 import { Groups, MAX_OPEN_NODES, pagesText, readOpenNodes, readPages, toggleOpenNode, type Pages, type Spot } from "../execution/groups";
@@ -27,6 +28,9 @@ import { Fault, Refused, RefusedPage } from "../ui/fault";
 import { JsonView } from "../ui/json";
 import { restoreFocus } from "../ui/dialog";
 import { Crumbs, Empty, isNarrow, Loading, Tabs, useTitle } from "../ui/page";
+import { isFields } from "../api/json";
+import { actorText, LastCommand } from "../execution/people";
+import { listPath } from "../lists/filter";
 import { Plain, plain } from "../ui/plain";
 import { Meter, Pill, WORD } from "../ui/state";
 import { formatAge, formatDateTime, startsText, elapsedText, useNow } from "../ui/time";
@@ -49,12 +53,12 @@ export function ExecutionPage({ id }: { id: string }) {
   }, [id, isMissing ? epoch : 0]);
   useEffect(() => story?.watch(), [story]);
   if (error) return <RefusedPage title="Execution" error={error} />;
-  if (story === null) return <Empty isPage title="There is no such execution">Nothing is known by the id {id}.</Empty>;
+  if (story === null) return <Empty isPage title="There is no such execution"><p>Nothing is known by the id {id}.</p><a href="/executions">To the executions</a></Empty>;
   if (!story || isMissing) return <Loading isPage />;
   return <ExecutionView key={id} story={story} />;
 }
 
-const VIEWS = ["graph", "timeline", "steps", "events", "results"] as const;
+const VIEWS = ["graph", "timeline", "steps", "logs", "events", "results"] as const;
 
 /** The history state while a step's panel covers the whole page. */
 const PANEL_STATE = "sheet";
@@ -197,6 +201,7 @@ function ExecutionView({ story }: { story: Story }) {
           )}
           {view === "timeline" && <Timeline story={story} fold={fold} now={time} selected={row} onSelect={select} />}
           {view === "steps" && <Steps story={story} fold={fold} findings={findings} now={time} selected={row} onSelect={select} />}
+          {view === "logs" && <AllLogs story={story} fold={fold} onSelect={select} />}
           {view === "events" && <Events story={story} upTo={scrub ?? Infinity} onSelect={select} onScrub={moveTo} />}
           {view === "results" && <Results story={story} onSelect={select} />}
         </div>
@@ -273,7 +278,7 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
   const start = fold.state === "PENDING" && about.startAt !== null && Date.parse(about.startAt) > now ? about.startAt : null;
   return (
     <header class="head">
-      <Crumbs trail={[["Requests", "/"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
+      <Crumbs trail={[["Requests", "/requests"], [about.requestId, `/requests/${about.requestId}`]]} here={about.executionId} />
       <div class="head-line">
         <h1 class="cut" tabIndex={-1}>
           <Plain text={about.request?.query ?? "Execution"} />
@@ -286,17 +291,28 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
         </span>
         <Meter {...fold.counts} partly={finishedLoopParts(fold.steps)} />
         {items && <span>{items}</span>}
-        <span title={formatDateTime(iso(created)!)}>created {formatAge(iso(created)!, now)}</span>
+        <span title={formatDateTime(iso(created)!)}>
+          created {formatAge(iso(created)!, now)}
+          {about.createdBy && about.createdBy.kind !== "LOCAL" && <> by <Plain text={actorText(about.createdBy)} /></>}
+        </span>
         {start ? <span>{startsText(start, now)}</span> : <span>{elapsedText(iso(begin), iso(end), now)}</span>}
         <span>{about.mode.toLowerCase()}</span>
         {fold.node && <span>Node {fold.node}</span>}
         <a href={`/plans/${about.planId}`}>plan, version {about.plan.version}</a>
         {about.dryRun && <span class="tag">dry run</span>}
+        {isFields(about.labels) &&
+          Object.entries(about.labels).map(([key, value]) => (
+            <a key={key} class="tag" href={listPath({ label: `${key}=${String(value)}` })}>
+              <Plain text={`${key}=${String(value)}`} />
+            </a>
+          ))}
+        <LastCommand story={story} />
         {about.retryOf && (
           <a href={`/executions/${about.retryOf}`}>
             {about.plan.version > 1 ? "after" : "retry of"} {about.retryOf}
           </a>
         )}
+        <a href={`/compare?a=${about.retryOf ?? ""}&b=${about.executionId}`}>Compare…</a>
         {about.parentExecutionId && (
           <a href={`/executions/${about.parentExecutionId}?step=${encodeURIComponent(about.parentStepId ?? "")}`}>
             sub-execution of {about.parentStepId}
@@ -333,18 +349,18 @@ function Results({ story, onSelect }: { story: Story; onSelect: (id: string) => 
       )}
       <section class="section">
         <h2>Outputs</h2>
-        <JsonView value={results.outputs} label="outputs" />
+        <JsonView value={results.outputs} label="outputs" root="" />
       </section>
       {Object.keys(results.variables ?? {}).length > 0 && (
         <section class="section">
           <h2>Variables</h2>
-          <JsonView value={results.variables} label="variables" />
+          <JsonView value={results.variables} label="variables" root="vars" />
         </section>
       )}
       {story.about.input !== null && (
         <section class="section">
           <h2>Input</h2>
-          <JsonView value={story.about.input} label="input" />
+          <JsonView value={story.about.input} label="input" root="input" />
         </section>
       )}
       <button type="button" class="link" onClick={() => setParams({ view: "" })}>

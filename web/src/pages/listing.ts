@@ -135,15 +135,18 @@ export function useListing<T extends Entry>(key: string, first: Part<T> | null, 
       closeAll();
     }
   }
+  const isFilling = useRef(false);
   const more = async () => {
     const last = listing.rows.at(-1);
-    if (!last) return;
+    if (!last || isFilling.current) return;
+    isFilling.current = true;
     setLoading(true);
     try {
       await fill(last);
     } catch {
       // The page already shows that the server is unreachable. The user can try again.
     } finally {
+      isFilling.current = false;
       setLoading(false);
     }
   };

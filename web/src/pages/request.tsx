@@ -39,7 +39,7 @@ export function RequestPage({ id }: { id: string }) {
   const request = asked.data?.request;
   useTitle(plain(request?.query ?? "Request"));
   if (asked.error && asked.error.code !== "UNREACHABLE") return <RefusedPage title="Request" error={asked.error} />;
-  if (request === null) return <Empty isPage title="There is no such request">Nothing is known by the id {id}.</Empty>;
+  if (request === null) return <Empty isPage title="There is no such request"><p>Nothing is known by the id {id}.</p><a href="/requests">To the requests</a></Empty>;
   if (!request || request.requestId !== id) return <Loading isPage />;
   return <Known key={id} request={request} onNews={asked.refresh} />;
 }
@@ -74,7 +74,7 @@ function Known({ request, onNews }: { request: Asked; onNews: () => void }) {
   return (
     <div class="page">
       <header class="head">
-        <Crumbs trail={[["Requests", "/"]]} here={id} />
+        <Crumbs trail={[["Requests", "/requests"]]} here={id} />
         <div class="head-line">
           <h1 class="whole" tabIndex={-1}>
             <Plain text={request.query} />

@@ -1,49 +1,40 @@
 /** The lists of requests and executions, newest first. */
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { ask, useAsk } from "../api/client";
-import { Executions, NeedPerson, Requests, type ExecutionState, type RequestFilter, type RequestRow } from "../api/generated";
+import { Executions, ListTotals, NeedPerson, Requests, RequestTotals, type RequestRow } from "../api/generated";
 import { print } from "../api/json";
-import { go, setParams, useParam } from "../router";
+import { BulkBar, MAX_CHOSEN } from "../bulk/bar";
+import { chipsOf, FILTER_NAMES, listPath, PERIODS, readFilter, startOf, STATES, toExecutionFilter, toRequestFilter, type Filter, type FilterName } from "../lists/filter";
+import { MoreFilters } from "../lists/more-filters";
+import { Views } from "../lists/views";
+import { place, setParams } from "../router";
+import { useCell } from "../api/cell";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, useTitle } from "../ui/page";
-import { placeOf } from "../ui/words";
+import { SearchBox } from "../ui/search-box";
 import { OVER, WORD } from "../ui/state";
-import { serverNow } from "../ui/time";
 import { useListing } from "./listing";
 import { rowOf, Rows, stepOf, type Row, type RunOf } from "./rows";
 
 /** Number of rows in one query, and the poll interval of the first rows in milliseconds. */
 const QUERY_ROWS = 50;
 const POLL_INTERVAL = 1_500;
+/** Poll interval of the numbers above a list, and of the executions that need a person, in milliseconds. */
+const TOTALS_POLL_INTERVAL = 5_000;
+const NEEDY_POLL_INTERVAL = 3_000;
 
-const STATES: readonly (readonly [string, string])[] = [
-  ["", "Any state"],
-  ...(["PENDING", "IN_PROGRESS", "PAUSED", "WAITING", "COMPENSATING", "COMPLETED", "FAILED", "CANCELLED"] as const).map(
-    (it) => [it, WORD[it]] as const,
-  ),
-];
-const PERIODS: readonly (readonly [string, string])[] = [
-  ["", "Any time"],
-  ["1h", "Last hour"],
-  ["24h", "Last day"],
-  ["7d", "Last week"],
-  ["30d", "Last month"],
-];
+type Kind = "requests" | "executions";
+
+const STATE_CHOICES: readonly (readonly [string, string])[] = [["", "Any state"], ...STATES.map((state) => [state, WORD[state]] as const)];
+const PERIOD_CHOICES: readonly (readonly [string, string])[] = [["", "Any time"], ...PERIODS.map(([name, text]) => [name, text] as const)];
 /** The filter that includes or excludes executions of sub-plans. */
-const SUB_EXECUTION_FILTER: readonly (readonly [string, string])[] = [
+const SUB_EXECUTION_CHOICES: readonly (readonly [string, string])[] = [
   ["", "Top level only"],
   ["all", "Include sub-executions"],
 ];
-const HOURS: Record<string, number> = { "1h": 1, "24h": 24, "7d": 168, "30d": 720 };
-
-/** Returns the start of a period that ends now. */
-function since(span: string): string | undefined {
-  const hours = HOURS[span];
-  return hours ? new Date(serverNow() - hours * 3_600_000).toISOString() : undefined;
-}
 
 function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): Row {
   const run = node.executions.at(-1) ?? null;
@@ -55,60 +46,108 @@ function runRow({ cursor, node }: { cursor: string; node: RunOf & { request: { q
   return rowOf(cursor, node, node.request?.query ?? node.executionId, node.parentStepId === null ? "" : `sub-execution of ${stepOf(node)}`);
 }
 
-export function RequestsPage({ kind }: { kind: "requests" | "executions" }) {
-  useTitle(kind === "requests" ? "Requests" : "Executions");
-  const [search, setSearch] = useParam("search");
-  const [state, setState] = useParam("state");
-  const [tool] = useParam("tool");
-  const [parts, setParts] = useParam("parts");
-  const [span, setSpan] = useParam("since");
-  const [needs, setNeeds] = useParam("needs");
-  const hasParts = kind === "executions" && parts !== "";
-  const { needy, count } = useNeedsPerson(kind, hasParts);
+export function RequestsPage({ kind }: { kind: Kind }) {
+  const title = kind === "requests" ? "Requests" : "Executions";
+  useTitle(title);
+  const { query } = useCell(place);
+  const filter = useMemo(() => readFilter(query), [query.toString()]);
+  // Computed only when the user chooses the period. Otherwise the filter would change all the time, and the list would
+  // load again.
+  const since = useMemo(() => startOf(filter.since), [filter.since]);
+  const { needy, count } = useNeedsPerson(kind, kind === "executions" && filter.parts !== "");
+  const list = { filter, since, needy };
   return (
     <div class="page list-page">
       <header class="head">
         <div class="head-line">
-          <h1 tabIndex={-1}>{kind === "requests" ? "Requests" : "Executions"}</h1>
+          <h1 tabIndex={-1}>{title}</h1>
           <a class="button primary" href="/new">
             <Icon name="plus" />
             New plan
           </a>
         </div>
-        <div class="filters">
-          <div class="switch" role="group" aria-label="What is listed">
-            <button type="button" aria-pressed={kind === "requests"} onClick={() => go("/")}>
-              Requests
-            </button>
-            <button type="button" aria-pressed={kind === "executions"} onClick={() => go("/executions")}>
-              Executions
-            </button>
-          </div>
-          {kind === "requests" ? (
-            <SearchBox label="Search requests" value={search} onSearch={setSearch} placeholder="Search requests, or paste an id" />
-          ) : (
-            <SearchBox label="Tool" value={tool} onSearch={(it) => setParams({ tool: it })} placeholder="A tool of the plan, or an id" />
-          )}
-          <Choice label="State" value={state} options={STATES} onChange={setState} />
-          <button type="button" class="needs-filter" aria-pressed={needs !== ""} onClick={() => setNeeds(needs === "" ? "person" : "")}>
-            <Icon name="person" />
-            Needs a person
-            {count !== "0" && <span class="count">{count}</span>}
-          </button>
-          <Choice label="Since" value={span} options={PERIODS} onChange={setSpan} />
-          {kind === "executions" && <Choice label="Sub-executions" value={parts} options={SUB_EXECUTION_FILTER} onChange={setParts} />}
-        </div>
+        <FilterBar kind={kind} filter={filter} needyCount={count} />
+        <Chips kind={kind} filter={filter} />
       </header>
-      {kind === "requests" ? <RequestList search={search} state={state} span={span} isNeedy={needs !== ""} needy={needy} /> : <ExecutionList tool={tool} state={state} span={span} isNeedy={needs !== ""} needy={needy} hasParts={hasParts} />}
+      {kind === "requests" ? <RequestList {...list} /> : <ExecutionList {...list} />}
     </div>
   );
 }
 
-/** Poll interval of the executions that need a person, in milliseconds. */
-const NEEDY_POLL_INTERVAL = 3_000;
+function FilterBar({ kind, filter, needyCount }: { kind: Kind; filter: Filter; needyCount: string }) {
+  const [isOpen, setOpen] = useState(false);
+  const states = filter.state.split(",");
+  // A filter with several states is shown as a chip.
+  const state = states.length > 1 ? "" : filter.state;
+  return (
+    <div class="filters">
+      <div class="switch" role="group" aria-label="What is listed">
+        {(["requests", "executions"] as const).map((one) => (
+          <a key={one} class="button" href={`/${one}`} {...(one === kind ? { "aria-current": "page" as const } : {})}>
+            {one === "requests" ? "Requests" : "Executions"}
+          </a>
+        ))}
+      </div>
+      {kind === "requests" ? (
+        <SearchBox label="Search requests" value={filter.search} onSearch={(search) => setParams({ search })} placeholder="Search requests, or paste an id" />
+      ) : (
+        <SearchBox label="Search errors" value={filter.text} onSearch={(text) => setParams({ text })} placeholder="Words of the error, or an id" />
+      )}
+      <Choice label="State" value={state} options={STATE_CHOICES} onChange={(state) => setParams({ state })} />
+      <button type="button" class="needs-filter" aria-pressed={filter.needs === "person"} onClick={() => setParams({ needs: filter.needs === "person" ? "" : "person" })}>
+        <Icon name="person" />
+        Needs a person
+        {needyCount !== "0" && <span class="count">{needyCount}</span>}
+      </button>
+      <Choice label="Since" value={filter.since} options={PERIOD_CHOICES} onChange={(since) => setParams({ since, from: "", to: "" })} />
+      {kind === "executions" && (
+        <>
+          <Choice label="Sub-executions" value={filter.parts} options={SUB_EXECUTION_CHOICES} onChange={(parts) => setParams({ parts })} />
+          <button type="button" onClick={() => setOpen(true)}>
+            More filters…
+          </button>
+        </>
+      )}
+      {isOpen && <MoreFilters filter={filter} onClose={() => setOpen(false)} />}
+    </div>
+  );
+}
+
+/** The parts of the filter that have a control in the bar. */
+const OWN_CONTROLS: Record<Kind, readonly FilterName[]> = {
+  requests: ["search", "needs", "since", "parts", "tool", "failed", "error", "label", "text"],
+  executions: ["text", "since", "parts", "search"],
+};
+
+/** The parts of the filter that the user can remove, and the saved views. */
+function Chips({ kind, filter }: { kind: Kind; filter: Filter }) {
+  const without = new Set(OWN_CONTROLS[kind]);
+  if (!filter.state.includes(",")) without.add("state");
+  if (filter.needs === "person") without.add("needs");
+  const chips = chipsOf(filter, without);
+  return (
+    <div class="chip-line">
+      {chips.length > 0 && (
+        <ul class="chips" aria-label="Filter">
+          {chips.map(({ name, label, text }) => (
+            <li key={name} class="chip">
+              <span>
+                {label}: <strong>{text}</strong>
+              </span>
+              <button type="button" class="ghost" aria-label={`Remove the filter ${label}`} onClick={() => setParams({ [name]: "" })}>
+                <Icon name="close" size={12} />
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+      <Views path={listPath(filter, kind)} isFiltered={FILTER_NAMES.some((name) => filter[name] !== "")} />
+    </div>
+  );
+}
 
 /** Returns the ids of the rows that need a person, and their number. */
-function useNeedsPerson(kind: "requests" | "executions", hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
+function useNeedsPerson(kind: Kind, hasParts: boolean): { needy: ReadonlySet<string>; count: string } {
   // A request needs a person if any of its executions needs one, even an execution of a sub-plan.
   const asked = useAsk(NeedPerson, { parts: kind === "requests" || hasParts ? null : false }, NEEDY_POLL_INTERVAL);
   const found = asked.data?.executions;
@@ -119,81 +158,86 @@ function useNeedsPerson(kind: "requests" | "executions", hasParts: boolean): { n
 }
 
 interface ListProps {
-  state: string;
-  span: string;
-  /** True if the list shows only rows that need a person. */
-  isNeedy: boolean;
+  filter: Filter;
+  /** Start of the chosen period. */
+  since: string | null;
   needy: ReadonlySet<string>;
 }
 
-/** A search field. It searches after a pause in typing. If the text is an id, it opens the page of the object. */
-export function SearchBox({ label, value, onSearch, placeholder }: { label: string; value: string; onSearch: (it: string) => void; placeholder: string }) {
-  const [text, setText] = useState(value);
-  /**
-   * The last searched text. When it comes back as `value`, the user may already have typed more, so it does not
-   * replace the text.
-   */
-  const told = useRef(value);
-  useLayoutEffect(() => {
-    if (value === told.current) return;
-    told.current = value;
-    setText(value);
-  }, [value]);
-  useEffect(() => {
-    if (text === told.current) return;
-    const to = placeOf(text.trim());
-    if (to) return go(to);
-    const timer = setTimeout(() => {
-      told.current = text;
-      onSearch(text);
-    }, 180);
-    return () => clearTimeout(timer);
-  }, [text, value]);
-  return (
-    <label class="search">
-      <Icon name="search" />
-      <span class="unseen">{label}</span>
-      <input type="search" value={text} placeholder={placeholder} onInput={(event) => setText(event.currentTarget.value)} />
-    </label>
-  );
+function isFiltered(filter: Filter): boolean {
+  return FILTER_NAMES.some((name) => name !== "parts" && filter[name] !== "");
 }
 
-function RequestList({ search, state, span, isNeedy, needy }: ListProps & { search: string }) {
-  // Computed only when the user chooses the period. Otherwise the filter would change all the time, and the list would
-  // load again.
-  const from = useMemo(() => since(span) ?? null, [span]);
-  const filter: RequestFilter = { search: search || null, state: (state || null) as ExecutionState | null, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Requests, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
+function RequestList({ filter, since, needy }: ListProps) {
+  const wanted = toRequestFilter(filter, since);
+  const asked = useAsk(Requests, { filter: wanted, first: QUERY_ROWS }, POLL_INTERVAL);
+  const totals = useAsk(RequestTotals, { filter: wanted }, TOTALS_POLL_INTERVAL);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(["requests", search, state, span, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
-    const { requests } = await ask(Requests, { filter, first: count, after });
+  const list = useListing(print(["requests", filter]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+    const { requests } = await ask(Requests, { filter: wanted, first: count, after });
     return { rows: requests.edges.map(requestRow), hasMore: requests.pageInfo.hasNextPage };
   });
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
   if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
-  return <Rows label="Requests" {...list} needy={needy} empty={<Nothing isFiltered={search !== "" || isNeedy || state !== "" || span !== ""} />} />;
+  return (
+    <Rows
+      label="Requests"
+      {...list}
+      needy={needy}
+      total={totals.isCurrent ? <TotalText found={totals.data?.requests.totalCount} all={totals.data?.all.totalCount} /> : null}
+      empty={<Nothing isFiltered={isFiltered(filter)} />}
+    />
+  );
 }
 
-function ExecutionList({ tool, state, span, isNeedy, needy, hasParts }: ListProps & { tool: string; hasParts: boolean }) {
-  const from = useMemo(() => since(span) ?? null, [span]);
-  const filter = { toolName: tool || null, state: state ? [state as ExecutionState] : null, parts: hasParts, needsPerson: isNeedy || null, from };
-  const asked = useAsk(Executions, { filter, first: QUERY_ROWS }, POLL_INTERVAL);
+function ExecutionList({ filter, since, needy }: ListProps) {
+  const wanted = toExecutionFilter(filter, since);
+  const asked = useAsk(Executions, { filter: wanted, first: QUERY_ROWS }, POLL_INTERVAL);
+  const totals = useAsk(ListTotals, { filter: wanted, all: { parts: wanted.parts ?? null } }, TOTALS_POLL_INTERVAL);
   const part = asked.data?.executions;
   const first = useMemo(() => part && { rows: part.edges.map(runRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(["executions", tool, state, span, hasParts, isNeedy]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
-    const { executions } = await ask(Executions, { filter, first: count, after });
+  const key = print(["executions", filter]);
+  const list = useListing(key, asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+    const { executions } = await ask(Executions, { filter: wanted, first: count, after });
     return { rows: executions.edges.map(runRow), hasMore: executions.pageInfo.hasNextPage };
   });
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  useEffect(() => setChosen(new Set()), [key]);
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
   if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
-  return <Rows label="Executions" {...list} needy={needy} empty={<Nothing isFiltered={tool !== "" || isNeedy || state !== "" || span !== ""} />} />;
+  const total = totals.isCurrent ? (totals.data?.executions.totalCount ?? null) : null;
+  return (
+    <>
+      <BulkBar key={key} chosen={chosen} filter={wanted} total={total} onChoose={setChosen} />
+      <Rows
+        label="Executions"
+        {...list}
+        needy={needy}
+        total={totals.isCurrent ? <TotalText found={totals.data?.executions.totalCount} all={totals.data?.all.totalCount} /> : null}
+        selection={{ ids: chosen, onToggle: (id) => setChosen(toggled(chosen, id)), onAll: (ids) => setChosen(new Set(ids.slice(0, MAX_CHOSEN))) }}
+        empty={<Nothing isFiltered={isFiltered(filter)} />}
+      />
+    </>
+  );
+}
+
+function toggled(ids: ReadonlySet<string>, id: string): ReadonlySet<string> {
+  const next = new Set(ids);
+  if (!next.delete(id) && next.size < MAX_CHOSEN) next.add(id);
+  return next;
+}
+
+/** The number of rows that match, such as `1,204 of 5,000`. */
+function TotalText({ found, all }: { found: number | undefined; all: number | undefined }) {
+  if (found === undefined || all === undefined) return null;
+  return <span role="status">{found === all ? `${all.toLocaleString("en")} in all` : `${found.toLocaleString("en")} of ${all.toLocaleString("en")}`}</span>;
 }
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {
   return isFiltered ? (
     <Empty title="No matches">
-      <button type="button" class="link" onClick={() => setParams({ search: "", state: "", since: "", tool: "", needs: "" })}>
+      <button type="button" class="link" onClick={() => setParams(Object.fromEntries(FILTER_NAMES.map((name) => [name, ""])))}>
         Clear filters
       </button>
     </Empty>

@@ -49,25 +49,43 @@ interface Props {
   more: () => void;
   /** Scroll position in pixels. */
   scroll: { top: number };
+  /** Number of rows that match, on all pages. */
+  total?: ComponentChildren;
   /** Shown if there are no rows. */
   empty: ComponentChildren;
+  /** The rows that the user has chosen for an action. Null if rows cannot be chosen. */
+  selection?: Selection | null;
 }
 
-export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, empty }: Props) {
+export interface Selection {
+  ids: ReadonlySet<string>;
+  onToggle: (id: string) => void;
+  onAll: (ids: string[]) => void;
+}
+
+export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, total, empty, selection = null }: Props) {
   const now = useNow(1_000);
   if (rows.length === 0) return <>{empty}</>;
   return (
-    <div class="list">
-      <div class="list-head" aria-hidden="true">
-        <span />
-        <span>{label === "Requests" ? "Query" : "Execution"}</span>
-        <span>Steps</span>
-        <span class="right">Duration</span>
-        <span class="right">Created</span>
+    <div class={selection ? "list has-selection" : "list"}>
+      <div class="list-head">
+        {selection ? <ChooseAll rows={rows} selection={selection} /> : <span />}
+        <span aria-hidden="true">{label === "Requests" ? "Query" : "Execution"}</span>
+        <span aria-hidden="true">Steps</span>
+        <span aria-hidden="true" class="right">Duration</span>
+        <span aria-hidden="true" class="right">Created</span>
       </div>
-      <Virtual items={rows} rowHeight={ROW_HEIGHT} label={label} scroll={scroll} row={(it) => <Line key={it.key} row={it} isNeedy={needy?.has(it.id) ?? false} now={now} />} />
+      <Virtual
+        items={rows}
+        rowHeight={ROW_HEIGHT}
+        label={label}
+        scroll={scroll}
+        onEnd={() => hasMore && !isLoading && more()}
+        row={(row) => <Line key={row.key} row={row} isNeedy={needy?.has(row.id) ?? false} now={now} selection={selection} />}
+      />
       <p class="list-foot faint">
-        {rows.length.toLocaleString("en")} shown
+        <span>{rows.length.toLocaleString("en")} shown</span>
+        {total}
         {hasMore && (
           <button type="button" class="link" disabled={isLoading} onClick={more}>
             Show older ones
@@ -78,10 +96,27 @@ export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, emp
   );
 }
 
+/** A checkbox that chooses all rows that are shown. */
+function ChooseAll({ rows, selection }: { rows: readonly Row[]; selection: Selection }) {
+  const isAll = selection.ids.size > 0 && rows.every((row) => selection.ids.has(row.id));
+  return (
+    <label class="row-choice">
+      <input type="checkbox" aria-label="Choose all shown" checked={isAll} onChange={() => selection.onAll(isAll ? [] : rows.map((row) => row.id))} />
+    </label>
+  );
+}
+
 /** CSS classes of reasons, by the kind of finding. */
 const TONES: Record<string, string> = { FAILURE: "text-bad", WAIT: "text-waiting", WARNING: "text-waiting", SKIP: "faint", TAKEOVER: "faint" };
 
-function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }) {
+interface LineProps {
+  row: Row;
+  isNeedy: boolean;
+  now: number;
+  selection: Selection | null;
+}
+
+function Line({ row, isNeedy, now, selection }: LineProps) {
   const { run } = row;
   const isRunning = run !== null && !OVER.has(run.state);
   // The row of a finished execution shows no finding that is only information.
@@ -91,6 +126,11 @@ function Line({ row, isNeedy, now }: { row: Row; isNeedy: boolean; now: number }
   const word = start ? startsText(start, now) : run ? WORD[run.state] : row.planningError ? "Planning failed" : "Not executed";
   return (
     <div role="listitem" class="list-row" data-id={row.id} data-state={run?.state ?? (row.planningError ? "FAILED" : "")} {...(isNeedy ? { "data-needs-person": "" } : {})}>
+      {selection && (
+        <label class="row-choice">
+          <input type="checkbox" aria-label={`Choose ${row.id}`} checked={selection.ids.has(row.id)} onChange={() => selection.onToggle(row.id)} />
+        </label>
+      )}
       <a class="row-link" href={row.href}>
         <span class="row-state">
           <Dot state={state} />

@@ -9,6 +9,7 @@ import { edgeKey, flat } from "../graph/scene";
 import { clampNumber, useParam } from "../router";
 import { Refused, RefusedPage } from "../ui/fault";
 import { Empty, Loading, useTitle } from "../ui/page";
+import { Hint } from "../ui/hint";
 import { countText } from "../ui/words";
 
 /** Poll interval of the toolkit, in milliseconds. */
@@ -19,7 +20,7 @@ const MAX_HOPS = 6;
 const SEPARATOR = "\n";
 
 export function ToolkitPage() {
-  useTitle("Toolkit");
+  useTitle("Tool graph");
   const asked = useAsk(ToolkitQuery, {}, POLL_INTERVAL);
   const [wanted, setSelected] = useParam("node");
   const [chosen, setChosen] = useParam("actions");
@@ -39,13 +40,13 @@ export function ToolkitPage() {
     [toolkit],
   );
   const selected = scene?.nodes.some((it) => it.name === wanted) ? wanted : "";
-  if (asked.error && !toolkit) return <RefusedPage title="Toolkit" error={asked.error} />;
+  if (asked.error && !toolkit) return <RefusedPage title="Tool graph" error={asked.error} />;
   if (!toolkit || !scene) return <Loading isPage />;
   if (toolkit.actions.length + toolkit.tools.length === 0) {
     return (
       <div class="page">
         <header class="head">
-          <h1 tabIndex={-1}>Toolkit</h1>
+          <h1 tabIndex={-1}>Tool graph</h1>
         </header>
         <Empty title="There is no toolkit yet">
           <p>It says which tools go with which actions. Name a file in the configuration:</p>
@@ -64,7 +65,11 @@ export function ToolkitPage() {
     <div class="page toolkit has-inspector">
       <header class="head">
         <div class="head-line">
-          <h1 tabIndex={-1}>Toolkit</h1>
+          <h1 tabIndex={-1}>Tool graph</h1>
+          <Hint about="the tool graph">
+            It says which tools serve which actions, and which actions can follow. A query then finds tools that no word of it names. The score is the weight of an edge, and a hop is one edge between actions.
+          </Hint>
+          <span class="grow" />
         </div>
         <div class="filters">
           <label class="slider">
@@ -72,12 +77,12 @@ export function ToolkitPage() {
             <input type="range" min="0" max="1" step="0.05" value={threshold} onInput={(event) => setThreshold(event.currentTarget.value)} />
           </label>
           <label class="slider">
-            <span>{countText(hops, "step")} away</span>
+            <span>Hops: {hops}</span>
             <input type="range" min="0" max={MAX_HOPS} step="1" value={hops} onInput={(event) => setHops(event.currentTarget.value)} />
           </label>
           {actions.length > 0 && (
             <button type="button" class="link" onClick={() => setChosen("")}>
-              Choose nothing
+              Clear
             </button>
           )}
         </div>

@@ -6,13 +6,15 @@ import { ApiError, ask, useAsk } from "../api/client";
 import { ActivateToolSets, Collisions, DeactivateToolSets, SelectTools, ToolSets, type SelectionCriterion, type ToolSetsResult } from "../api/generated";
 import { clampNumber, useOneOf, useParam } from "../router";
 import { ToolDetail } from "../tools/detail";
+import { ActButton } from "../ui/act-button";
 import { Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice, Empty, Loading, Tabs, useTitle } from "../ui/page";
+import { SearchBox } from "../ui/search-box";
 import { formatDuration } from "../ui/time";
+import { Hint } from "../ui/hint";
 import { Score } from "../ui/score";
 import { Windowed } from "../ui/virtual";
-import { SearchBox } from "./requests";
 
 const TABS = ["tools", "selection", "collisions"] as const;
 
@@ -108,9 +110,9 @@ function SetCard({ set, tools, usage, shown, isOpen: given, onTurn }: CardProps)
         <span class="faint cut set-about">{set.description}</span>
         <span class="tag">{set.source}</span>
         {set.status !== "ready" && <span class={`tag tone-${set.status === "failed" ? "bad" : "running"}`}>{set.status}</span>}
-        <button type="button" role="switch" aria-checked={set.active} aria-label={`Toolset ${set.name}`} class="toggle" onClick={onTurn}>
+        <ActButton needs="activateToolSets" role="switch" aria-checked={set.active} aria-label={`Toolset ${set.name}`} class="toggle" onClick={onTurn}>
           <span />
-        </button>
+        </ActButton>
       </header>
       {set.error && <p class="warning">{set.error}</p>}
       {isOpen && (
@@ -174,7 +176,12 @@ function Selection() {
             <tr>
               <th scope="col">Tool</th>
               <th scope="col">Score</th>
-              <th scope="col">Hit</th>
+              <th scope="col">
+                <span class="with-hint">
+                  Hit
+                  <Hint about="a hit">A tool is a hit if the query is at least as similar to its examples as the least similar of these examples, plus selection.margin. The line in the bar is this hit threshold.</Hint>
+                </span>
+              </th>
               <th scope="col">Least similar example</th>
             </tr>
           </thead>
@@ -218,7 +225,7 @@ function CollisionTable() {
         </label>
         {asked.data && (
           <span class="faint" role="status">
-            {pairs.length.toLocaleString("en")} {pairs.length === 1 ? "pair" : "pairs"} that the same sentences want
+            {pairs.length.toLocaleString("en")} tool {pairs.length === 1 ? "pair" : "pairs"} with similar examples
             {pairs.length > MAX_PAIRS && `, of which the ${MAX_PAIRS} most similar are shown`}
           </span>
         )}

@@ -5,6 +5,7 @@ import { useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import type { Problem } from "../api/generated";
 import type { Fields } from "../api/json";
 import { complete, type Known, type Offers } from "./complete";
+import { Colours, type View } from "./colours";
 import { find, findAll } from "./draft";
 import { OfferList } from "./offers";
 
@@ -47,6 +48,18 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
     element.setSelectionRange(...place);
     element.scrollTop = Math.max(0, (linesOf(element.value.slice(0, place[0])) - 4) * LINE_HEIGHT);
   }, [goal]);
+  const [view, setView] = useState<View>({ top: 0, left: 0, height: 800 });
+  const look = () => {
+    const { scrollTop: top, scrollLeft: left, clientHeight: height } = area.current!;
+    setView((old) => (old.top === top && old.left === left && old.height === height ? old : { top, left, height }));
+  };
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(look);
+    observer.observe(area.current!);
+    return () => observer.disconnect();
+  }, []);
+  // A change of the text can move the part that is visible.
+  useLayoutEffect(look, [text]);
   const list = useId();
   const [offered, setOffered] = useState<(Offers & { chosen: number; line: number; column: number }) | null>(null);
   const offer = () => {
@@ -108,28 +121,32 @@ export function Editor({ text, onText, problems, goal, steps, tools }: Props) {
           </span>
         ))}
       </pre>
-      <textarea
-        ref={area}
-        aria-label="The plan as JSON"
-        spellcheck={false}
-        autocapitalize="off"
-        value={text}
-        wrap="off"
-        aria-autocomplete="list"
-        {...(offered ? { "aria-controls": list, "aria-activedescendant": `${list}-${offered.chosen}` } : {})}
-        onInput={(event) => {
-          onText(event.currentTarget.value);
-          offer();
-        }}
-        onKeyDown={indent}
-        onBlur={() => setOffered(null)}
-        onClick={() => setOffered(null)}
-        onScroll={(event) => {
-          if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
-          // The list of suggestions scrolls with the text.
-          setOffered((it) => it && { ...it });
-        }}
-      />
+      <div class="editor-text">
+        <Colours text={text} view={view} lineHeight={LINE_HEIGHT} topSpace={TOP_SPACE} />
+        <textarea
+          ref={area}
+          aria-label="The plan as JSON"
+          spellcheck={false}
+          autocapitalize="off"
+          value={text}
+          wrap="off"
+          aria-autocomplete="list"
+          {...(offered ? { "aria-controls": list, "aria-activedescendant": `${list}-${offered.chosen}` } : {})}
+          onInput={(event) => {
+            onText(event.currentTarget.value);
+            offer();
+          }}
+          onKeyDown={indent}
+          onBlur={() => setOffered(null)}
+          onClick={() => setOffered(null)}
+          onScroll={(event) => {
+            if (gutter.current) gutter.current.scrollTop = event.currentTarget.scrollTop;
+            look();
+            // The list of suggestions scrolls with the text.
+            setOffered((it) => it && { ...it });
+          }}
+        />
+      </div>
       {offered && area.current && (
         <OfferList
           id={list}

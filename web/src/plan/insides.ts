@@ -129,7 +129,7 @@ export function looksOf({ scene, steps }: Insides): Look[] {
 
 /** Returns in words what a step contains. Empty if the step cannot be opened. */
 export function holds({ step }: Inner): string {
-  if (step.plan !== null) return step.forEach === null ? "another plan" : "another plan for each item";
+  if (step.plan !== null) return step.forEach === null ? "sub-plan" : "sub-plan for each item";
   return step.forEach === null ? "" : "a loop";
 }
 

@@ -7,10 +7,12 @@ import { SavedPlans, type ExecutionMode, type ExecutionOptions, type Json } from
 import { isFields, isNumber, parse, print, type Fields as JsonFields } from "../api/json";
 import { RepeatedList } from "../execution/repeated";
 import { Fields, type Schema } from "../tools/form";
+import { ActButton } from "../ui/act-button";
 import { Dialog } from "../ui/dialog";
 import { toApiError, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
 import { Choice } from "../ui/page";
+import { EarlierInput } from "./earlier-input";
 import type { LastRun } from "./last-run";
 
 /**
@@ -28,6 +30,7 @@ interface BarProps {
   onRun: (options: ExecutionOptions) => void;
   onMore: (options: ExecutionOptions) => void;
   onKeep: (() => void) | null;
+  onSaveAs: () => void;
 }
 
 const MODES = [
@@ -35,7 +38,7 @@ const MODES = [
   ["SEQUENTIAL", "Sequential"],
 ] as const;
 
-export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
+export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep, onSaveAs }: BarProps) {
   const [mode, setMode] = useState<ExecutionMode>("PARALLEL");
   const [isDry, setDry] = useState(false);
   const options = { mode, dryRun: isDry };
@@ -47,22 +50,25 @@ export function RunBar({ isBusy, hasErrors, onRun, onMore, onKeep }: BarProps) {
       </label>
       <Choice label="Mode" value={mode} options={MODES} onChange={(it) => setMode(it as ExecutionMode)} />
       {onKeep && (
-        <button type="button" disabled={isBusy || hasErrors} onClick={onKeep}>
+        <ActButton needs="revisePlan" disabled={isBusy || hasErrors} onClick={onKeep}>
           Save version
-        </button>
+        </ActButton>
       )}
-      <button type="button" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
+      <ActButton needs="savePlan" disabled={isBusy || hasErrors} onClick={onSaveAs}>
+        Save as…
+      </ActButton>
+      <ActButton needs="executePlan" disabled={isBusy || hasErrors} onClick={() => onMore(options)}>
         Run with options…
-      </button>
-      <button
-        type="button"
+      </ActButton>
+      <ActButton
+        needs="executePlan"
         class="primary"
         disabled={isBusy || hasErrors}
         onClick={() => onRun(options)}
       >
         <Icon name="play" />
         Run
-      </button>
+      </ActButton>
     </div>
   );
 }
@@ -115,6 +121,8 @@ export function RunAgainDialog({ last, onRun, onClose }: AgainProps) {
 interface DialogProps {
   /** The id of the stored plan. Null if the plan is not stored, or was changed after it was stored. */
   planId: string | null;
+  /** The request whose earlier executions offer their input. */
+  requestId: string | null;
   /** The names that `inputsOf` returns. */
   inputs: readonly string[];
   /** Reads the calls of the plan's last execution that a new execution would repeat. */
@@ -128,7 +136,7 @@ interface DialogProps {
 const COMPENSATION: Record<string, boolean> = { true: true, false: false };
 
 /** Asks for the input and the options of a new execution. */
-export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: DialogProps) {
+export function RunDialog({ planId, requestId, inputs, readLast, start, onRun, onClose }: DialogProps) {
   const asked = useAsk(SavedPlans, {});
   const last = useLast(readLast);
   /**
@@ -170,6 +178,16 @@ export function RunDialog({ planId, inputs, readLast, start, onRun, onClose }: D
   const repeated = options.dryRun === true ? null : last.run;
   return (
     <Dialog title="Run the plan" action="Run it" {...(repeated ? { tone: "bad" as const } : {})} onClose={onClose} onDo={run} isReady={isReady && last.isKnown} isWide>
+      {requestId !== null && (
+        <EarlierInput
+          requestId={requestId}
+          onInput={(earlier) => {
+            setTyped(true);
+            setInput(earlier ?? undefined);
+            setText(earlier === null ? "" : print(earlier, 2));
+          }}
+        />
+      )}
       {schema ? (
         <fieldset>
           <legend>Input, as “{saved?.name}” takes it</legend>
@@ -254,7 +272,7 @@ function useLast(read: (signal: AbortSignal) => Promise<LastRun | null>) {
 }
 
 /** Returns the fields that the user filled in, or an empty object. Throws if a field for a number contains other text. */
-function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
+export function withoutGuesses(input: Json | undefined, isTyped: boolean, schema: Schema): Json {
   const given = isTyped && isFields(input) ? { ...input } : {};
   const properties = isFields(schema.properties) ? schema.properties : {};
   for (const name of Object.keys(given)) {

@@ -4,6 +4,7 @@ import type { Json, ToolNamesResult } from "../api/generated";
 import type { Fields as JsonFields } from "../api/json";
 import { Fields, isSchema } from "../tools/form";
 import { Icon } from "../ui/icons";
+import { StepRules } from "./step-rules";
 
 export type ToolName = ToolNamesResult["tools"][number];
 
@@ -14,10 +15,12 @@ interface Props {
   others: readonly string[];
   onStep: (step: JsonFields) => void;
   onRemove: () => void;
+  /** Gives the step another id. */
+  onRename: (id: string) => void;
   onClose: () => void;
 }
 
-export function StepForm({ step, name, tools, others, onStep, onRemove, onClose }: Props) {
+export function StepForm({ step, name, tools, others, onStep, onRemove, onRename, onClose }: Props) {
   const called = String(step.name ?? step.toolName ?? "");
   const tool = toolOf(called, tools);
   const schema = tool && isSchema(tool.inputSchema) ? tool.inputSchema : {};
@@ -26,6 +29,11 @@ export function StepForm({ step, name, tools, others, onStep, onRemove, onClose 
     if (value === undefined || value === "" || value === false || (Array.isArray(value) && value.length === 0)) delete next[field];
     else next[field] = value;
     onStep(next);
+  };
+  /** Sets a field whose value can be false. */
+  const setExactly = (field: string, value: Json | undefined) => {
+    const { [field]: _, ...rest } = step;
+    onStep(value === undefined ? rest : { ...rest, [field]: value });
   };
   const after = step.dependsOn === undefined || step.dependsOn === null ? [] : Array.isArray(step.dependsOn) ? step.dependsOn.map(String) : [String(step.dependsOn)];
   return (
@@ -80,6 +88,7 @@ export function StepForm({ step, name, tools, others, onStep, onRemove, onClose 
           </button>
         )}
       </div>
+      <StepRules key={name} step={step} name={name} onSet={setExactly} onRename={onRename} />
     </section>
   );
 }

@@ -5,8 +5,10 @@ import { useState } from "preact/hooks";
 import { ApiError, ask, useAsk } from "../api/client";
 import { CallTool, ToolOne, type CallToolResult, type Json } from "../api/generated";
 import { go } from "../router";
+import { ActButton } from "../ui/act-button";
 import { Fault, Refused } from "../ui/fault";
 import { Icon } from "../ui/icons";
+import { Hint } from "../ui/hint";
 import { JsonView } from "../ui/json";
 import { Loading } from "../ui/page";
 import { formatAge, formatDateTime, serverNow, formatDuration } from "../ui/time";
@@ -30,6 +32,9 @@ export function ToolDetail({ name }: { name: string }) {
           <p class="facts">
             <span class="mono">{tool.qualifiedName}</span>
             <span class={`effect effect-${tool.effect.toLowerCase()}`}>{tool.effect.toLowerCase()}</span>
+            <Hint about="an effect">
+              The effect says what a second call does. <em>read</em>: nothing. <em>idempotent</em>: the same as the first call. <em>once</em>: it can do harm, so Faber never repeats a call whose outcome is unknown.
+            </Hint>
             <span>{tool.source}</span>
             {!tool.active && <span class="tag">off</span>}
           </p>
@@ -161,10 +166,10 @@ function Try({ name, schema, isReady, effect, onDone }: TryProps) {
     <form onSubmit={call}>
       <Fields schema={isSchema(schema) ? schema : {}} root={isSchema(schema) ? schema : {}} value={value} onValue={setValue} />
       <div class="buttons">
-        <button type="submit" class="primary" disabled={isBusy}>
+        <ActButton needs="callTool" type="submit" class="primary" disabled={isBusy}>
           <Icon name="play" />
           {isBusy ? "Calling…" : "Call tool"}
-        </button>
+        </ActButton>
         {effect !== "READ" && <span class="faint">Makes a real call; cannot be undone.</span>}
       </div>
       {error && <Refused error={error} />}

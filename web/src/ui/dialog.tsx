@@ -15,7 +15,8 @@ interface Props {
   isWide?: boolean;
   /** False while data for the question is still missing. Then the button is disabled. */
   isReady?: boolean;
-  onDo: () => Promise<void>;
+  /** Carries out the action. The dialog then closes, unless this function returns `stay`. */
+  onDo: () => Promise<void | "stay">;
   onClose: () => void;
 }
 
@@ -36,8 +37,8 @@ export function Dialog({ title, children, action, tone, isWide, isReady = true, 
     setBusy(true);
     setError(null);
     try {
-      await onDo();
-      onClose();
+      if ((await onDo()) === "stay") setBusy(false);
+      else onClose();
     } catch (error) {
       setError(toApiError(error));
       setBusy(false);

@@ -7,7 +7,7 @@ import { CODES } from "../api/codes";
 import { ApiError } from "../api/client";
 import type { Json } from "../api/generated";
 import { Num } from "../api/json";
-import { CopyButton } from "./json";
+import { CopyButton } from "./copy-button";
 import { Plain } from "./plain";
 import { Words } from "./words";
 

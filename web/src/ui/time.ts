@@ -70,7 +70,7 @@ export function startsText(at: string, now: number): string {
 }
 
 /** Formats a duration in one unit. */
-function oneUnitSpan(milliseconds: number): string {
+export function oneUnitSpan(milliseconds: number): string {
   const seconds = Math.ceil(milliseconds / 1_000);
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;

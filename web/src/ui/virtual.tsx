@@ -17,10 +17,12 @@ interface Props<T> {
   sticksToEnd?: boolean;
   /** The initial scroll position. The list updates this value at each scroll. */
   scroll?: { top: number };
+  /** Called when the user has scrolled to the last rows. */
+  onEnd?: () => void;
 }
 
 export function Virtual<T>(props: Props<T>) {
-  const { items, rowHeight, row, label, shown, sticksToEnd, scroll } = props;
+  const { items, rowHeight, row, label, shown, sticksToEnd, scroll, onEnd } = props;
   const box = useRef<HTMLDivElement>(null);
   /** Number of rows at the last drawing. */
   const before = useRef(0);
@@ -57,6 +59,10 @@ export function Virtual<T>(props: Props<T>) {
     // A user who has scrolled up keeps the position.
     if (element.scrollTop + element.clientHeight > end - rowHeight) element.scrollTop = items.length * rowHeight;
   }, [sticksToEnd, items.length, rowHeight]);
+  const isAtEnd = view.top > 0 && view.top + view.height > (items.length - EXTRA_ROWS) * rowHeight;
+  useEffect(() => {
+    if (isAtEnd) onEnd?.();
+  }, [isAtEnd, items.length]);
   const first = Math.max(0, Math.floor(view.top / rowHeight) - EXTRA_ROWS);
   const last = Math.min(items.length, Math.ceil((view.top + view.height) / rowHeight) + EXTRA_ROWS);
   return (

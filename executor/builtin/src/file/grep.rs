@@ -189,7 +189,8 @@ impl OutputMode {
     }
 }
 
-/// Returns a matching line. If the line is long, returns the part around the match.
+/// Returns a matching line. If the line is long, returns its start, or the part around the match if
+/// the start does not contain the match.
 fn format_match(line: &[u8], matcher: &RegexMatcher) -> String {
     let found = matcher.find(line).ok().flatten();
     let Some(found) = found.filter(|found| found.end() > MAX_SHOWN_LINE_BYTES) else {

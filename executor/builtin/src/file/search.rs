@@ -112,8 +112,8 @@ pub(super) fn invalid_pattern_error(pattern: &str, reason: impl fmt::Display) ->
     ToolError::failed(format!("Invalid pattern '{pattern}': {reason}")).without_retry()
 }
 
-/// Searches a file of a walk until `on_line` returns `false`. The walk counts files that cannot be
-/// searched completely. Returns `false` for a binary file, whose lines do not count.
+/// Searches a file of a walk until `on_line` returns `false`. Returns `false` for a binary file,
+/// whose lines do not count.
 pub(super) fn search_file(
     walk: &mut Walk<'_>,
     path: &Path,

@@ -25,8 +25,8 @@ pub(super) fn format_snippet(name: &Key, memory: &Memory) -> String {
     text
 }
 
-/// Returns the line of one memory in a list. If `query` is given, the line shows the text around
-/// the first match.
+/// Returns the line of one memory in a list. If `query` occurs in the text, the line shows the text
+/// around it.
 pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> String {
     let mut line = format!("- {key}");
     if let Some(language) = memory.language.as_deref().filter(|language| !language.is_empty()) {
@@ -48,8 +48,8 @@ pub(super) fn format_line(key: &Key, memory: &Memory, query: Option<&str>) -> St
     line
 }
 
-/// Returns the number of characters before the first match. The number is approximate, because
-/// lower case can change the length of a text. `word` must be in lower case.
+/// Returns the approximate number of characters before the first match, because lower case can
+/// change the length of a text. `word` must be in lower case.
 fn find_ignoring_case(text: &str, word: &str) -> Option<usize> {
     let folded = text.to_lowercase();
     folded.find(word).map(|index| folded[..index].chars().count())

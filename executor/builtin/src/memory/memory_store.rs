@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use serde::Deserialize;
+use serde_json::Value;
 use shared::{
     clock::Clock,
-    limits,
+    json, limits,
     store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
     tool::{ErrorCode, ToolError},
 };
@@ -16,7 +17,8 @@ use super::{
     scope::{Key, Scope},
 };
 
-/// Longest text of a memory. Together with a heading, it still fits into the output of a tool.
+/// Longest text of a memory. Together with a heading, it still fits into the output of a tool, unless
+/// many characters need an escape in JSON.
 pub(super) const MAX_VALUE_BYTES: usize = limits::OUTPUT_BYTES - (16 << 10);
 pub(super) const MAX_MEMORIES: usize = 10_000;
 pub(super) const MAX_TAGS: usize = 32;
@@ -27,7 +29,7 @@ const MAX_QUERY_BYTES: usize = limits::TEXT_BYTES;
 const RECORDS_PER_PAGE: usize = 32;
 const MAX_SHOWN_MATCHES: usize = 10;
 const MAX_LISTED_MEMORIES: usize = 200;
-/// Maximum bytes of text that one search reads. Reading so many bytes takes about a second.
+/// Bytes of text after which a search stops.
 pub(super) const MAX_SEARCH_BYTES: usize = 256 << 20;
 
 #[derive(Debug)]
@@ -79,7 +81,7 @@ impl MemoryStore {
         self.store.find_record(RecordKind::Memory, name).await.map_err(|err| store_error(&err))
     }
 
-    /// Returns the memory of a key. The error names another scope that has the key.
+    /// Returns the memory of a key. If only another scope has the key, the error names that scope.
     pub(super) async fn recall_memory(&self, scope: Scope, key: &Key) -> Result<Memory, ToolError> {
         if let Some(record) = self.find_record(&scope.record_name(key)).await? {
             return parse_memory(&record).map_err(|err| store_error(&err));
@@ -107,7 +109,8 @@ impl MemoryStore {
     ) -> Result<usize, ToolError> {
         let (mut pages, mut cleared) = (RecordPages::in_scope(self, scope), 0);
         while let Some(page) = pages.next(cancel).await? {
-            // Starts the removals together, because the store then commits several of them at once.
+            // Starts the removals together, because a store can then commit several of them at
+            // once.
             let removals = page
                 .iter()
                 .map(|record| self.store.remove_record(RecordKind::Memory, &record.name));
@@ -146,8 +149,8 @@ impl MemoryStore {
         Ok(format!("{} in {scope}:\n{}", formatting::format_count(count), lines.join("\n")))
     }
 
-    /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Reads
-    /// about `limit` bytes of texts.
+    /// Returns the first matches as text: matches in keys first, then in tags, then in texts. Stops
+    /// after about `limit` bytes of texts.
     pub(super) async fn search_memories(
         &self,
         scope: Scope,
@@ -276,7 +279,8 @@ impl<'a> RecordPages<'a> {
 
 impl Memory {
     fn check_sizes(&self) -> Result<(), ToolError> {
-        check_bytes("the text", self.value.len(), MAX_VALUE_BYTES)?;
+        let value = Value::String(self.value.clone());
+        check_bytes("the text as JSON", json::json_size(&value), MAX_VALUE_BYTES)?;
         check_bytes("the language", self.language.as_ref().map_or(0, String::len), MAX_TAG_BYTES)?;
         let description = self.description.as_ref().map_or(0, String::len);
         check_bytes("the description", description, MAX_QUERY_BYTES)?;

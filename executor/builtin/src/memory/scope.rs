@@ -107,8 +107,8 @@ impl fmt::Display for Key {
     }
 }
 
-/// Returns the letter to write after the escape character, if `char` needs an escape. C0 control
-/// characters use the caret notation, C1 control characters use letters of Latin-1.
+/// Returns the character to write after the escape character, if `char` needs an escape. C0 control
+/// characters use the caret notation, C1 control characters use other characters of Latin-1.
 fn escape_char(char: char) -> Option<char> {
     match char {
         ESCAPE => Some(ESCAPE),

@@ -6,7 +6,6 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use shared::{
     clock::Timestamp,
-    limits,
     store::{Record, RecordKind, RecordPage, WriteCondition, memory::Memory as InMemory},
     tool::ErrorCode,
 };
@@ -361,10 +360,13 @@ async fn a_too_large_value_or_tag_is_rejected_with_advice() {
             .await;
         assert!(err.starts_with("unknown field `ttl`"), "{err}");
         assert_eq!(memory_tools.call("list_memories", json!({})).await, "No memories in project");
-        let largest = "\n".repeat(MAX_VALUE_BYTES);
+        let too_many_escapes = "\n".repeat(MAX_VALUE_BYTES / 2);
+        let err = memory_tools.call_and_fail("save_context", save(&too_many_escapes, &[])).await;
+        assert!(err.contains("the text as JSON has"), "{err}");
+        let largest = "\n".repeat(MAX_VALUE_BYTES / 2 - 1);
         memory_tools.call("save_context", save(&largest, &tags(32))).await;
         let found = memory_tools.call("recall_context", json!({ "key": "k" })).await;
-        assert!(found == largest && found.len() + 2 <= limits::OUTPUT_BYTES);
+        assert!(found == largest);
     }
 }
 

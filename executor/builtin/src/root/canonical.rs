@@ -89,8 +89,7 @@ impl Root {
     }
 
     /// Returns whether a file is protected. A file with only one name is not a hard link to another
-    /// file. So a search compares such a file only with the protected paths that existed when the
-    /// search started.
+    /// file.
     fn is_protected_file(&self, meta: &Metadata) -> io::Result<bool> {
         let hidden = self.protected_files();
         let Some(seen) = &self.1 else { return hidden.is_protected(self.dir(), meta) };

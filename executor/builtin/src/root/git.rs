@@ -1,8 +1,5 @@
-//! Protection of `.git` against changes.
-//!
-//! A hook or setting in `.git` makes the next Git command run a program. So each change checks the
-//! names of the path and of its target after symlinks. It checks them before it creates folders,
-//! and again before it opens the folder without following symlinks.
+//! Protection of `.git` against changes, because a hook or setting in `.git` can make the next Git
+//! command run a program.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,7 +11,8 @@ use super::{GitWrites, Root, display_path, os_path};
 const GIT_FOLDER: &str = ".git";
 
 impl Root {
-    /// Rejects a path that leads into `.git`, by its names or through symlinks.
+    /// Rejects a path that leads into `.git`, by its names or through symlinks, unless changes
+    /// there are allowed.
     pub(super) fn check_git_writes(&self, caller_path: &str, path: &Path) -> Result<(), ToolError> {
         if self.0.git_writes == GitWrites::Allowed {
             return Ok(());

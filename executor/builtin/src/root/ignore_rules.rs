@@ -53,7 +53,8 @@ impl IgnoreRules {
         Some(Arc::new(Self { search_rules, git_rules, is_repository, parent }))
     }
 
-    /// Applies the nearest matching rule. Returns `None` if no rule matches.
+    /// Applies the nearest matching rule for search tools, or else the nearest matching rule of
+    /// Git. Returns `None` if no rule matches.
     pub(crate) fn find_verdict(&self, path: &Path, is_folder: bool) -> Option<Verdict> {
         let by_search_rules = self.iter_levels().find_map(|level| {
             match_rules(&level.search_rules, path, is_folder, ExclusionReason::Ignore)

@@ -1,8 +1,8 @@
-//! Files below a root that tools must not touch: Faber's configuration, data and programs.
+//! Files below a root that tools must not touch, because a program that can change them controls
+//! Faber.
 //!
-//! A program that can change them controls Faber. If a tool opened the store's file, closing it
-//! would also drop the locks that SQLite holds. So tools do not even open these files: not by name,
-//! through a symlink, or by a hard link.
+//! Tools do not even open these files: closing the store's file would drop the locks that SQLite
+//! holds.
 
 mod file_ids;
 

@@ -38,8 +38,8 @@ pub(crate) struct Walk<'a> {
     start: (PathBuf, PathBuf),
 }
 
-/// The entries that a walk leaves out besides the contents of `.git` and Faber's own files, which
-/// each walk leaves out.
+/// The entries that a walk leaves out besides `.git` and Faber's own files, which each walk leaves
+/// out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkRules {
     /// Nothing else.
@@ -107,8 +107,8 @@ impl<'a> Walk<'a> {
         Self { entries_left, ..self }
     }
 
-    /// Sets the start. Rules do not apply to the start itself. The walk uses the canonical path, so
-    /// it finds protected files even through symlinks.
+    /// Sets the start, to which rules do not apply. The walk uses its canonical path, so that it
+    /// finds protected files even through symlinks.
     pub(crate) fn set_start(&mut self, path: &Path, kind: EntryKind) -> Result<Entry, ToolError> {
         let caller_path = path.to_owned();
         let real = self.root.canonical_path(path);

@@ -1,8 +1,4 @@
 //! Changes of files, which are atomic except for an append.
-//!
-//! New content goes to an unnamed file in the same folder, is synced to disk, and then replaces the
-//! old file. If the path is a symlink, its target changes and the symlink stays. Other hard links
-//! to the file keep the old content.
 
 use std::{
     ffi::{OsStr, OsString},

@@ -47,9 +47,8 @@ pub(super) struct BashBackground {
 
 /// The variable that marks background processes for later runs of Faber. Its value is the root.
 ///
-/// A process inherits the variable and cannot set it in processes that it has not started. A file
-/// with process ids would be less safe: a command could write any id into it and have that process
-/// killed.
+/// A file with process ids would be less safe: a command could write any id into it and have that
+/// process killed.
 const MARKER: &str = "FABER_BACKGROUND";
 
 #[derive(Debug, Default)]
@@ -61,7 +60,7 @@ struct Sessions {
     running: Vec<Session>,
 }
 
-/// A session. Its id is the id of the first process. The system reuses this id only after every
+/// A session, whose id is the id of its first process. The system reuses this id only after every
 /// process of the session is gone.
 #[derive(Debug)]
 struct Session {

@@ -77,8 +77,8 @@ impl CapturedOutput {
         String::from_utf8_lossy(&self.stderr.head).into_owned()
     }
 
-    /// Captures output until the command has ended, and then kills the processes that the command
-    /// left running.
+    /// Captures output until the command has ended. If its streams are then still open, kills the
+    /// processes that the command left running.
     pub(super) async fn read(&mut self, group: &mut ProcessGroup) -> io::Result<ExitStatus> {
         let child = group.child();
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {

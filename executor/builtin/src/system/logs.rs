@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 256 << 10;
 const MAX_CHECKED_LINE_ENDS: usize = 64;
 /// Bytes per read. The file is read backwards.
 const BLOCK_BYTES: u64 = 16 << 10;
-/// Duration for which a file is followed. It is half of the usual timeout of a call.
+/// Duration for which a file is followed.
 const FOLLOW_DURATION: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -186,8 +186,8 @@ async fn follow_file(
     Ok(added.into_text(redaction))
 }
 
-/// Returns the length of the part that can be reported now. The part consists of complete lines. No
-/// secret crosses the end of this part, whatever the next read returns.
+/// Returns the length of the complete lines that can be reported now. No secret crosses the end of
+/// this part, whatever the next read returns.
 fn reportable_len(read: &[u8], redaction: &Redaction) -> usize {
     let safe_len = read.len() - redaction.max_secret_bytes().min(read.len());
     let lines = read[..safe_len].iter().enumerate().rev();

@@ -77,8 +77,8 @@ impl SystemRoot {
         self.0.dir().set_permissions(folder, Permissions::from_mode(0o1777))
     }
 
-    /// Creates a folder. A command may have put a file or a symlink at its path, and then no
-    /// command could run. This function moves a file out of the way, and removes anything else.
+    /// Creates a folder, even if a command has put a file or a symlink at its path, because then no
+    /// command could run.
     fn ensure_folder(&self, folder: &Path) -> io::Result<()> {
         const MAX_ATTEMPTS: usize = 100;
         let dir = self.0.dir();
@@ -113,8 +113,8 @@ impl SystemRoot {
         }
     }
 
-    /// Creates a log file in a folder of Faber. Returns it with its path below the root. The name
-    /// is the first free number from `from` on.
+    /// Creates a log file in a folder of Faber, and returns it with its path below the root. The
+    /// name is the first free number from `from` on.
     pub(super) fn create_log_file(&self, folder: &str, from: usize) -> io::Result<(File, PathBuf)> {
         const MAX_ATTEMPTS: usize = 100_000;
         self.create_own_folder(folder)?;

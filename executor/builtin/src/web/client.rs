@@ -1,4 +1,4 @@
-//! HTTP client: public addresses only, few redirects, limited responses.
+//! HTTP client: checked addresses, few redirects, limited responses.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 

@@ -7,7 +7,7 @@ use std::mem;
 use html5gum::{DefaultEmitter, EndTag, HtmlString, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Longest address of a link that is kept. A longer address contains data, or is an attack.
+/// Longest address of a link that is kept. A longer address usually contains data.
 pub(super) const MAX_LINK_BYTES: usize = 2 << 10;
 const MAX_TITLE_BYTES: usize = 1 << 10;
 const HIDDEN_TAGS: [&[u8]; 9] = [
@@ -65,12 +65,12 @@ pub(super) fn read_page(html: &str, base: &Url, max_bytes: usize) -> Page {
     if is_whole && !page.text.is_empty() {
         return page;
     }
-    // Reads the page again with its navigation, because a navigation element has no end tag or the
-    // page has no other text.
+    // Reads the page again with its navigation, because a hidden element has no end tag or the page
+    // has no other text.
     PageReader::new(base, &[]).read(html, max_bytes).0
 }
 
-/// Resolves a link. Returns `None` if the address is too long.
+/// Resolves a link. Returns `None` if the address is invalid or too long.
 pub(super) fn join_link(base: &Url, href: &str) -> Option<Url> {
     // Checks the lengths before joining: many short links with a long base would produce much data.
     let is_short = href.len() <= MAX_LINK_BYTES && base.as_str().len() <= MAX_LINK_BYTES;

@@ -71,8 +71,8 @@ fn limit_text(mut text: String, is_cut: bool) -> String {
     text
 }
 
-/// Returns whether a response is text, by its content type. Without a content type, its bytes
-/// decide.
+/// Returns whether a response is text, by its content type. Without a content type, or with
+/// `application/octet-stream`, its bytes decide.
 fn is_text(kind: &str, bytes: &[u8]) -> bool {
     const TEXT_TYPES: [&str; 6] = ["json", "xml", "html", "javascript", "yaml", "urlencoded"];
     let is_binary = bytes.iter().take(1_024).any(|byte| *byte == 0);

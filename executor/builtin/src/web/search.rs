@@ -207,8 +207,8 @@ fn push_limited(to: &mut String, text: &str) {
     to.push_str(&text[..text.floor_char_boundary(room)]);
 }
 
-/// Returns the address of a result. Replaces a link that counts clicks by its target, and returns
-/// `None` for adverts.
+/// Returns the address of a result, behind a link that counts clicks. Returns `None` for adverts
+/// and for links that cannot be used.
 fn result_link(base: &Url, href: &str) -> Option<String> {
     let url = html::join_link(base, href)?;
     let is_counted = url.path() == "/l/";

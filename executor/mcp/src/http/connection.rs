@@ -34,7 +34,7 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_HEADER: HeaderName = HeaderName::from_static("last-event-id");
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// Time limit for sending a message that the server does not answer.
+/// Time limit for sending a message whose response carries no answer.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum wait until the stream on which a server sends its requests is open.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -163,11 +163,8 @@ impl Connection {
         self.send_authorized(request, None).await
     }
 
-    /// Sends a request with a token.
-    ///
-    /// The server may refuse a request because of its token. Such a request had no effect, so it is
-    /// sent again with another token. If that token came from the store and is refused too, the
-    /// request is sent with a newly granted token. `limit` does not include the time to get tokens.
+    /// Sends a request, with a token if there is one. A request that is refused because of its
+    /// token had no effect, so it is sent again. `limit` does not include the time to get tokens.
     async fn send_authorized(
         &self,
         mut request: OutgoingRequest,

@@ -27,8 +27,8 @@ const MAX_RESUMES: u32 = 20;
 
 type RequestError = (ErrorCode, String);
 
-/// Sends a request, and delivers the messages that follow. The last message is an answer or an
-/// error. The answer of a legacy server arrives on the server's stream instead.
+/// Sends a request, and delivers the messages that follow, the last of which is an answer or an
+/// error. A legacy server answers on its stream instead.
 pub(super) async fn run_request(
     connection: Arc<Connection>,
     id: RequestId,
@@ -153,8 +153,8 @@ async fn read_document(
 
 enum StreamEnd {
     Answered,
-    /// The stream broke. A request can resume the stream after the event with this id, once this
-    /// delay has passed.
+    /// The stream broke. The fields are the id of the last event that has an id, and the delay
+    /// before the stream is resumed.
     Interrupted(Option<String>, Duration),
 }
 

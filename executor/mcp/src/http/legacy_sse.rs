@@ -1,7 +1,5 @@
-//! The legacy transport of MCP before March 2025: the server sends all messages on one stream. The
-//! first event of the stream is the endpoint for messages to the server.
-//!
-//! The stream cannot resume. When it ends, the connection ends too, and running calls are lost.
+//! The legacy transport of MCP before March 2025: the server sends all messages on one stream,
+//! which cannot resume. The first event of the stream is the endpoint for messages to the server.
 
 use std::time::Duration;
 

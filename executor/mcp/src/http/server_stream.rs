@@ -55,9 +55,8 @@ pub(super) async fn read_server_stream(connection: Arc<Connection>) {
                 return;
             }
             Err(HttpError::Denied(_)) if denials < MAX_DENIALS => {
-                // Waits until another request was accepted. A retry before a login would only
-                // refresh the token without success, and calls to tools report that the login is
-                // missing.
+                // Waits until another request was accepted, because a retry before a login would
+                // only refresh the token without success.
                 denials += 1;
                 request_accepted.await;
                 continue;

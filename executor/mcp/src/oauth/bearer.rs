@@ -18,8 +18,8 @@ use super::{
 };
 use crate::redaction::Secrets;
 
-/// Delay after a failed token request. Until then, calls fail with the same error and send no token
-/// request.
+/// Delay after a failed token request. Until then, calls that need a new token fail with the same
+/// error and send no token request.
 const FAILURE_PAUSE: Duration = Duration::from_secs(5);
 const LOGOUT_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -150,7 +150,8 @@ impl Bearer {
 
     pub(crate) async fn refusal_error(&self, answer: &Response) -> TokenError {
         let denied = self.describe_denial(bearer_challenge(answer.headers()).as_deref()).await;
-        // Requests no other token, because the server would refuse that token, too.
+        // Makes the next calls fail without a token request, because the server would refuse
+        // another token, too.
         self.state.lock().await.record_failure(&denied);
         denied
     }

@@ -192,7 +192,7 @@ fn granted_token(granted: &OAuthTokenResponse) -> AccessToken {
     AccessToken::new(granted.access_token().secret(), Some(unix_time()), granted.expires_in())
 }
 
-/// Returns whether a server accepts a client's secret in the `Authorization` header, which is the
+/// Returns whether a server gets a client's secret in the `Authorization` header, which is the
 /// default (RFC 8414).
 fn accepts_basic(metadata: &AuthorizationMetadata) -> bool {
     let methods = metadata.additional_fields.get("token_endpoint_auth_methods_supported");

@@ -18,7 +18,7 @@ pub struct OAuth {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// A person logs in, once.
+    /// A person logs in.
     Person { client: Option<Client>, document: Option<String>, port: Option<u16> },
     /// No person logs in, because the program has an account of its own.
     Program { id: String, proof: Credential },

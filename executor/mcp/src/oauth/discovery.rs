@@ -92,9 +92,9 @@ pub(super) fn check_endpoint(server: &Url, endpoint: &str) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the metadata of a server that grants its own tokens, with an issuer below its root. MCP
-/// allowed that before June 2025. All endpoints must have the server's origin, because otherwise
-/// the server could pose as another issuer.
+/// Returns the metadata of a server that grants its own tokens, as MCP allowed before June 2025.
+/// All endpoints must have the server's origin, because otherwise the server could pose as another
+/// issuer.
 async fn fetch_own_metadata(
     web: &AuthHttp,
     server: &Url,

@@ -186,8 +186,8 @@ impl LoginTarget<'_> {
         found.map_err(|err| login_error(web, &err, redaction))
     }
 
-    /// Sends a request without a token, and returns the challenge of the refusal. The challenge
-    /// names the authorization server.
+    /// Sends a request without a token. Returns the challenge of the server's refusal, which may
+    /// name the authorization server.
     async fn request_challenge(&self, web: &AuthHttp) -> Result<Option<String>, LoginError> {
         let mut redaction = Redaction::default();
         let given = configured_headers(self.server, &mut redaction).map_err(LoginError::Refused)?;
@@ -224,8 +224,8 @@ impl LoginTarget<'_> {
         Ok(bearer_challenge(&reply.headers).filter(|_| reply.status == 401))
     }
 
-    /// Returns the scopes to request: the scopes of the configuration or of the server, and scopes
-    /// that were missing before.
+    /// Returns the scopes to request: the scopes of the configuration or of the server. If scopes
+    /// were missing before, adds these and the scopes of the last login.
     async fn select_scopes(
         &self,
         manager: &AuthorizationManager,
@@ -246,9 +246,8 @@ impl LoginTarget<'_> {
         scopes
     }
 
-    /// Returns the client of the login: the configured client, the client of the metadata document,
-    /// or the client of the last login. If no client is known, [`register_client`] registers a
-    /// client.
+    /// Returns the client of the login if one is configured or known. Otherwise,
+    /// [`register_client`] must register a client.
     fn known_client(
         &self,
         metadata: &AuthorizationMetadata,
@@ -272,10 +271,8 @@ impl LoginTarget<'_> {
         before.client.as_ref().filter(is_usable).cloned()
     }
 
-    /// Removes the registered client of an expired login until the new login succeeds.
-    ///
-    /// A server that has forgotten the client may report this only in the browser. The next login
-    /// then registers another client.
+    /// Removes the registered client of an expired login until the new login succeeds, because a
+    /// server that has forgotten the client may report this only in the browser.
     async fn forget_ended_client(&self, client: &RegisteredClient) -> Result<(), LoginError> {
         if self.client.is_some() || self.document == Some(client.id.as_str()) {
             return Ok(());
@@ -389,8 +386,8 @@ impl Login {
         })
     }
 
-    /// Converts the error of a token request. Removes a client that the server has forgotten, so
-    /// that the next login registers another client. The caller must hold the lock.
+    /// Converts the error of a token request. Removes a registered client that the server has
+    /// forgotten, so that the next login registers another client. The caller must hold the lock.
     fn exchange_error(&self, err: &AuthError, code: &str) -> LoginError {
         if !self.is_configured
             && is_unknown_client(err)

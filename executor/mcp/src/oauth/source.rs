@@ -70,7 +70,8 @@ impl TokenSource {
         Ok(token.inspect(|token| self.secrets.add_token(&token.text)))
     }
 
-    /// Returns a token other than `refused_token`, from the store or from the authorization server.
+    /// Returns a token from the store or from the authorization server. A token from the store is
+    /// not `refused_token`.
     pub(super) async fn obtain_token(
         &self,
         refused_token: Option<&str>,
@@ -178,7 +179,7 @@ impl TokenRefresh<'_> {
                 Ok(None)
             }
             Err(err) if client.is_none() && is_unknown_client(&err) => {
-                // Removes the client, so that the next login registers another client.
+                // Removes a registered client, so that the next login registers another client.
                 let client = record.client.filter(|_| !is_registered);
                 let ended = LoginRecord { client, granted: None, ..record };
                 store.write(&ended).map_err(TokenError::Refused)?;

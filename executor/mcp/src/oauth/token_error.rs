@@ -36,7 +36,7 @@ impl TokenError {
     }
 
     /// Prefers the recorded error of the connection, because it shows whether the failure is
-    /// temporary.
+    /// temporary. If that error is a refusal, an unknown server stays unknown and gets its text.
     pub(super) fn or_recorded_error(self, last_error: Option<Self>) -> Self {
         match (self, last_error) {
             (error, None) => error,

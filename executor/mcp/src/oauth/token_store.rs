@@ -38,10 +38,8 @@ pub struct Logins {
     folder: PathBuf,
 }
 
-/// The file with the login to one server.
-///
-/// Its name contains the toolset and a digest of the URL. If a configuration gives the name of the
-/// toolset to another server, that server does not get the token.
+/// The file with the login to one server. Its name contains a digest of the URL, so that another
+/// server with the same toolset name does not get the token.
 #[derive(Clone, Debug)]
 pub(super) struct TokenStore {
     file: Arc<PathBuf>,
@@ -225,7 +223,7 @@ impl LoginRecord {
         Some(AccessToken::new(text, granted.token_received_at, token.expires_in()))
     }
 
-    /// Returns whether the token has expired and cannot be refreshed.
+    /// Returns whether the login has no valid token and no refresh token.
     pub(super) fn has_expired(&self, now: u64) -> bool {
         let is_usable = self.token().is_some_and(|token| token.is_usable(now));
         !is_usable && self.refresh_token().is_none()

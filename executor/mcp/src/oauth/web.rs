@@ -1,11 +1,6 @@
-//! The HTTP client for authorization servers.
-//!
-//! - A configured server or identity provider may have any address.
-//! - A server that a configured server names is allowed in a private network only if the configured
-//!   server is in a private network, too. rmcp accepts such a server by its name, but not by a
-//!   private IP address.
-//! - Secrets are sent over https, or stay on this machine.
-//! - Redirects are not followed.
+//! The HTTP client for authorization servers. A server that a public server names cannot be in a
+//! private network, secrets go only over https or stay on this machine, and redirects are not
+//! followed.
 
 use std::{
     net::IpAddr,
@@ -31,7 +26,6 @@ use tokio::{sync::OnceCell, time::timeout};
 use super::token_error::TokenError;
 
 const MAX_ANSWER_BYTES: usize = 256 << 10;
-/// Time limit for an answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of requests that rmcp may send to get one token. Without a limit, a server could
 /// name any number of other servers, and rmcp would ask each of them.
@@ -192,9 +186,8 @@ impl SharedState {
         Ok(if is_anywhere { AddressScope::Anywhere } else { AddressScope::Public })
     }
 
-    /// Returns whether the configured server is in a private network. All addresses of the server
-    /// must be private, because otherwise a public server could pass as private by adding one
-    /// private address.
+    /// Returns whether all addresses of the configured server are private. A public server could
+    /// otherwise pass as private by adding one private address.
     async fn is_private(&self) -> Result<bool, HttpError> {
         let resolve_addresses = || async {
             let name = self.server.host_str().unwrap_or_default();

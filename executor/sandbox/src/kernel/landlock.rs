@@ -13,8 +13,8 @@ use landlock::{
 
 use super::super::{Confinement, Support, resolved_path::canonical_paths};
 
-/// The newest version whose rights are requested. An older kernel ignores the rights that it does
-/// not know.
+/// The newest version whose rights are requested. Rights that an older kernel does not know are
+/// left out.
 const NEWEST_ABI: ABI = ABI::V9;
 /// The first version that restricts truncation of files.
 const FIRST_FILE_ABI: ABI = ABI::V3;
@@ -37,14 +37,12 @@ pub(crate) const SYSTEM_FOLDERS: [&str; 14] = [
 /// The folder with the system's configuration, which includes secrets. A command reads only the
 /// parts that every user may read.
 const ETC_FOLDER: &str = "/etc";
-/// Folders of the system in which people keep programs beside their secrets. As in `/etc`, a
-/// command reads only the parts that every user may read. Packages put no secrets into the other
-/// folders of `/usr`.
+/// Folders of the system in which people keep programs beside their secrets. A command reads only
+/// the parts that every user may read.
 const MIXED_FOLDERS: [&str; 2] = ["/opt", "/usr/local"];
 const USR_FOLDER: &str = "/usr";
 /// Maximum number of files and folders in each of the [`MIXED_FOLDERS`] that are checked for each
-/// command. A command cannot read a folder beyond this limit, unless the configuration names the
-/// folder.
+/// command. A command cannot read the rest.
 const MAX_CHECKED_ENTRIES: usize = 200_000;
 /// Home folders. A permission for `/` does not include them.
 const HOME_FOLDERS: [&str; 2] = ["/root", "/home"];
@@ -190,7 +188,7 @@ impl ReadablePaths {
         }
     }
 
-    /// Returns whether every user may read a path with all its contents. If not, adds the public
+    /// Returns whether a command may read a path with all its contents. If not, adds the public
     /// parts of a folder.
     fn is_public(&mut self, path: &Path) -> bool {
         let Some(left) = self.checks_left.checked_sub(1) else { return false };

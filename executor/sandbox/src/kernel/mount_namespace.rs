@@ -1,7 +1,5 @@
-//! The mount namespace of a command, in which everything except the command's folders is read-only.
-//!
-//! Landlock restricts opening, creating and removing. It does not restrict changes of mode, owner
-//! and dates. A read-only mount prevents these changes, too.
+//! The mount namespace of a command. A read-only mount prevents changes that Landlock does not
+//! restrict, such as changes of mode, owner and dates.
 
 use std::{
     ffi::OsString,

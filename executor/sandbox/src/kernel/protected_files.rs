@@ -1,13 +1,5 @@
-//! Mounts that cover or protect single files in a folder of a command.
-//!
-//! Landlock allows a folder only with all its contents. So Faber's configuration and store are
-//! covered by unreadable files in the command's mount namespace. Programs that Faber runs are
-//! mounted read-only.
-//!
-//! A cover is mounted on a file. If another program replaces the file, the command sees the new
-//! file. So a required confinement refuses a background command, which may run for days. A missing
-//! file cannot be covered, so a [placeholder](super::super::placeholders) must exist, or a required
-//! confinement refuses the command.
+//! Mounts that cover or protect single files in a folder of a command, because Landlock allows a
+//! folder only with all its contents.
 
 mod hard_links;
 
@@ -59,8 +51,7 @@ impl ProtectionMounts {
     fn new(confinement: &Confinement, named: &[PathBuf], system: &ReadablePaths) -> Self {
         let reach = [named, canonical_paths(SYSTEM_FOLDERS).as_slice()].concat();
         let write = canonical_paths(&confinement.write);
-        // Leaves these folders uncovered, because a command that names a file in such a folder must
-        // find the file.
+        // Leaves these folders uncovered, because the command needs them or a path inside them.
         let is_needed = |folder: &PathBuf| {
             is_within(folder, &write) || named.iter().any(|path| path.starts_with(folder))
         };
@@ -121,13 +112,10 @@ impl ProtectionMounts {
     }
 }
 
-/// Makes everything read-only except the folders in `confinement.write`. Covers Faber's files
-/// within reach, and protects Faber's programs, and the symlinks that lead to these files and
-/// programs.
+/// Makes everything read-only except the folders in `confinement.write`, and covers or protects
+/// Faber's files.
 ///
-/// Returns `true` if the command runs in a mount namespace of its own in which each mount outside
-/// these folders is read-only or out of reach. If the mounts fail, returns `false` without
-/// protection, or an error if the confinement is required and there is a file to protect.
+/// Returns `false` if the mounts are incomplete. Fails if a required confinement cannot be met.
 pub(super) fn protect_files(
     order: &LaunchOrder,
     confinement: &Confinement,

@@ -1,9 +1,5 @@
-//! System calls that Landlock does not cover.
-//!
-//! A socket file gives access to its server, such as a container engine. UDP reaches the network,
-//! as TCP does. Landlock does not restrict UDP, and only its newest versions restrict socket files,
-//! so the filter refuses to create such sockets. Socket pairs are allowed, because they connect
-//! only to each other.
+//! System calls that Landlock does not cover, such as those that create UDP sockets and socket
+//! files.
 
 mod modes;
 
@@ -59,8 +55,7 @@ const PRIORITY_CALLS: [(libc::c_long, u64); 2] =
     [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 /// Calls whose first argument has flags for new namespaces. In a new user namespace, a command has
-/// every capability again, and reaches code of the kernel that is meant for administrators. Other
-/// namespaces need capabilities that the command lacks.
+/// every capability again.
 const NAMESPACE_CALLS: [libc::c_long; 2] = [libc::SYS_unshare, libc::SYS_clone];
 
 type FilterError = Box<dyn std::error::Error + Send + Sync>;
@@ -81,8 +76,8 @@ pub(super) fn is_supported() -> bool {
     thread::scope(|scope| scope.spawn(trial).join()).unwrap_or(false)
 }
 
-/// Filters the calls of this thread and its future children permanently. A call of another ABI ends
-/// the process. Without a mount namespace, more calls are refused.
+/// Filters the calls of this thread and its future children permanently. If the kernel accepts no
+/// filter, returns an error only if a required confinement restricts sockets.
 pub(super) fn apply(confinement: &Confinement, has_mount_namespace: bool) -> io::Result<()> {
     let filtered = build_filters(confinement, has_mount_namespace)
         .and_then(|filters| Ok(filters.iter().try_for_each(|filter| apply_filter(filter))?));

@@ -188,7 +188,7 @@ impl Story {
                 let progress = Progress { progress: 1.0, total: None, message: None };
                 let (attempt, moment) = (self.attempt(task), DecisionContext::from(self.now));
                 let input = Input::Progressed { task, attempt, progress };
-                // Excludes progress reports, because each adds an event even if it is repeated.
+                // Does not repeat progress reports, because each report adds an event.
                 self.log.extend(decide(&mut self.execution, input, moment));
                 return None;
             }

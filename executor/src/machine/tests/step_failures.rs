@@ -335,7 +335,8 @@ fn a_failing_execution_awaits_running_sleeps() {
     assert_eq!((tally.total, tally.failed, tally.successful, tally.skipped), (3, 1, 1, 1));
 }
 
-/// Regression: the event could not be written, and was appended again and again.
+/// Regression: an event with large parameters could not be written, and was appended again and
+/// again.
 #[test]
 fn parameters_above_the_event_limit_are_invalid() {
     let large = json!({ "text": "x".repeat(limits::PARAMETER_BYTES) });

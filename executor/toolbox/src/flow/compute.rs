@@ -29,8 +29,7 @@ pub(super) fn schema() -> Value {
 }
 
 /// Evaluates the expression on a thread for blocking work, because an evaluation can take tens of
-/// milliseconds and does not yield. Runs at most one evaluation per core, because more would only
-/// add threads.
+/// milliseconds and does not yield.
 pub(super) async fn compute(parameters: Arc<Value>) -> Result<Value, ToolError> {
     static EVALUATION_PERMITS: LazyLock<Semaphore> =
         LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, usize::from)));

@@ -10,7 +10,7 @@ use shared::{
 use super::{ReadyTool, ToolSet};
 use crate::LOG_TARGET;
 
-/// Maximum number of large patterns of one toolset that are compiled to see if they can be
+/// Maximum number of large patterns of one toolset that are compiled to see whether they can be
 /// enforced. Further patterns are reported when their tool is called for the first time.
 const MAX_TRIED_PATTERNS: usize = 64;
 /// Maximum number of characters of a pattern that a message shows.

@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::tool::{Effect, ToolError};
+use tokio::time;
 
 use super::*;
 use crate::tool::{ToolContext, function};

@@ -5,10 +5,8 @@ use serde_json::Value;
 
 use crate::template::Template;
 
-/// A program and its arguments, in which `{{name}}` stands for a parameter.
-///
-/// An argument that is exactly one `{{name}}` is left out if the parameter is absent. Inside a
-/// text, an absent parameter is empty. The program cannot be a template.
+/// A program and its arguments, in which `{{name}}` stands for a parameter. The program cannot be a
+/// template.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub struct Argv {

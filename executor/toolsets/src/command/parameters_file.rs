@@ -7,10 +7,8 @@ use std::{
 
 use serde_json::Value;
 
-/// Writes the parameters into a file without a name, and rewinds it.
-///
-/// The file is complete before the command starts. With a pipe, a command would read an empty
-/// document if Faber were killed before it writes.
+/// Writes the parameters into a file without a name, and rewinds it. With a pipe, a command would
+/// read an empty document if Faber were killed before it writes.
 pub(super) fn write_parameters(parameters: &Value) -> io::Result<File> {
     let mut file = create_unnamed_file()?;
     file.write_all(parameters.to_string().as_bytes())?;

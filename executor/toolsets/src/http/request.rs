@@ -315,7 +315,7 @@ fn collect_names(body: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Renders a body. A string that is only a parameter keeps the parameter's type. It is left out if
+/// Renders a body. A string that is only a parameter keeps the parameter's type, and is left out if
 /// the parameter is absent.
 fn render_body(body: &Value, parameters: &Value) -> Option<Value> {
     Some(match body {

@@ -25,8 +25,8 @@ pub struct SwitchResult {
 }
 
 impl Registry {
-    /// Activates or deactivates the sets that exist. The result also lists the names that do not
-    /// exist.
+    /// Activates or deactivates sets. The result also lists unknown names, and sets that are always
+    /// active.
     pub async fn switch(
         &self,
         names: &[String],

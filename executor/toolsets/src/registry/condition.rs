@@ -31,11 +31,8 @@ impl<'a> ConditionEvaluator<'a> {
         Self { contexts, all: OnceCell::new() }
     }
 
-    /// Evaluates a condition. The error states why it has no result.
-    ///
-    /// `data` is the data of the set's context, and each field of it is a variable. `contexts` has
-    /// the data of all contexts. If the set has no context, a variable is the field of the first
-    /// context that has it, in the order of names. Missing fields are null.
+    /// Evaluates a condition. Missing fields are null. The error states why the condition has no
+    /// result.
     pub(super) fn evaluate(&self, condition: &str, context: Option<&str>) -> Result<bool, String> {
         let variables = VariableNumbers::default();
         let condition = Condition::parse(condition, &variables).map_err(|err| err.to_string())?;

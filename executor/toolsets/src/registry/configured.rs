@@ -27,10 +27,8 @@ impl Registry {
         Arc::clone(&self.0.configured.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the configured sets and contexts, and updates the toolbox. Running calls end with
-    /// the tools that they began with.
-    ///
-    /// If the store does not answer, the next [`sync`](Self::sync) updates the toolbox.
+    /// Replaces the configured sets and contexts, and updates the toolbox. If the store does not
+    /// answer, the next [`sync`](Self::sync) updates the toolbox.
     pub async fn reconfigure(&self, configured: ConfiguredSets) -> Result<(), StoreError> {
         let mut applied = self.0.applied.lock().await;
         *self.0.configured.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configured);

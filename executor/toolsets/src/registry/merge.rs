@@ -89,7 +89,7 @@ type DatedSet = (SetConfig, Option<Timestamp>);
 pub(super) struct SetMerger<'a> {
     pub(super) configured: &'a [SetConfig],
     pub(super) base: &'a Path,
-    /// The variables that added sets and tools may use. `None` allows all.
+    /// The environment variables that added sets and tools may use. `None` allows all.
     pub(super) secrets: Option<&'a BTreeSet<String>>,
     pub(super) records_before: &'a KnownRecords,
     /// The documents of the last merge. Unchanged documents are not parsed again.
@@ -97,8 +97,7 @@ pub(super) struct SetMerger<'a> {
 }
 
 impl SetMerger<'_> {
-    /// Returns the sets in their order: configured sets first. Added sets, and sets that registered
-    /// tools created, follow in the order of their creation. Sets of documents are the last.
+    /// Returns the sets in their order: configured sets first, sets of documents last.
     pub(super) fn merge(&self, records: &KnownRecords) -> MergedSets {
         let mut merged = MergedSets::default();
         let sets = self.all_sets(records, &mut merged.complaints);
@@ -160,7 +159,8 @@ impl SetMerger<'_> {
         };
         let Source::Tools(tools) = &mut existing_set.source else {
             return Err(format!(
-                "its tools come from its source, so `{}` cannot be added to it",
+                "`{}` can only be added to a toolset with the source `tools`, and this toolset has \
+                 another source",
                 tool.name
             ));
         };
@@ -243,8 +243,8 @@ fn document_set(
     }))
 }
 
-/// Returns the qualified names of all tools as a set for lookups, because searching thousands of
-/// tools takes long.
+/// Returns the qualified names of the tools that sets list one by one. The result is a set, because
+/// searching thousands of tools takes long.
 fn qualified_tool_names(sets: &[DatedSet]) -> BTreeSet<ToolName> {
     let mut names = BTreeSet::new();
     for (set, _) in sets {
@@ -394,7 +394,7 @@ mod tests {
                 x! unknown field `later`, expected `mcp`, `tools`, `builtin`, `openapi` or `graphql`
                 y! it uses the variable `HIDDEN`, which is not in `access.secrets`
                 a! it has two tools called `a_1`
-                m! its tools come from its source, so `t` cannot be added to it
+                m! `t` can only be added to a toolset with the source `tools`, and this toolset has another source
                 local! `w`: it uses the variable `HIDDEN`, which is not in `access.secrets`
                 local! it has two tools called `local.u`"]],
         );

@@ -186,8 +186,8 @@ impl Registry {
             return Err(RegistryError::Invalid(reason));
         }
         let reason = format!(
-            "the tools of `{set}` come from its source, so `{}` cannot be added to it: name \
-             another toolset",
+            "`{}` can only be added to a toolset with the source `tools`, and `{set}` has another \
+             source: name another toolset",
             tool.name
         );
         Err(RegistryError::Invalid(reason))
@@ -206,9 +206,8 @@ impl Registry {
         let place = applied.wanted_sets.iter().position(|wanted| wanted.config.name == new.set);
         if let Some(place) = place
             && applied.revision.map(|revision| revision + 1) == Some(revision)
-            // Requires that the new tool is the newest tool of its records, because an older tool
-            // belongs before other tools. The new tool can be older, because the clocks of nodes
-            // differ.
+            // Requires that no registered tool is newer, because an older tool belongs before newer
+            // tools. The new tool can be older, because the clocks of nodes differ.
             && applied.known_records.tools.last().is_none_or(|last| last.at < at)
             && self.toolbox().set(&new.set).is_some_and(|set| set.status == SetStatus::Ready)
             // Requires that no effect rule of the set applies to the tool, because the tool was

@@ -116,7 +116,7 @@ async fn existing_sets_and_tools_are_not_overwritten() {
     assert!(matches!(err, RegistryError::Exists { .. }), "{err}");
     for own in ["flow", "faber_agent"] {
         let err = registry.register_tool(Some(own), tool("x")).await.unwrap_err();
-        assert!(err.to_string().contains("come from its source"), "{err}");
+        assert!(err.to_string().contains("has another source"), "{err}");
     }
     let err = registry.remove_set(&"a".parse().unwrap()).await.unwrap_err();
     assert!(err.to_string().contains("remove it from the configuration"), "{err}");

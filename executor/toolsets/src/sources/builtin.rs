@@ -190,9 +190,7 @@ pub fn with_builtin(mut sets: Vec<SetConfig>) -> Vec<SetConfig> {
     sets
 }
 
-/// Returns the renamed built-in sets, each with the prefix of its tools: `files` and `file_tools`.
-/// Only the first set of a kind is returned, and no set of a kind if another set has that prefix as
-/// its name.
+/// Returns the first renamed set of each built-in kind, with the name of the kind.
 pub fn find_renamed_sets(sets: &[SetConfig]) -> Vec<(&ToolSetName, &'static str)> {
     let find_renamed_set = |kind: BuiltinKind| {
         if sets.iter().any(|set| set.name.as_str() == kind.name()) {

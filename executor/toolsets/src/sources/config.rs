@@ -33,7 +33,8 @@ pub struct SetConfig {
     /// Effects that replace the effects that the source declares. In YAML, this key is inside
     /// `source`.
     pub effects: EffectRules,
-    /// The context whose data the condition reads. People see the context as the source of the set.
+    /// The context whose fields are the variables of the condition. Without it, a variable is the
+    /// field of the first context that has it. The API shows this name as the set's `source`.
     pub context: Option<String>,
     /// A condition in CEL over the data of contexts. The set exists while the condition holds.
     pub condition: Option<String>,
@@ -113,8 +114,8 @@ impl TryFrom<Map<String, Value>> for SourceFields {
     }
 }
 
-/// In YAML, a source is a map with exactly one key: its kind. For an enum, serde would expect a tag
-/// instead, so this conversion is written by hand.
+/// In YAML, a source is a map with the key of exactly one kind. For an enum, serde would expect a
+/// tag instead, so this conversion is written by hand.
 impl TryFrom<Map<String, Value>> for Source {
     type Error = String;
 

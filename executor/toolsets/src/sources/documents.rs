@@ -1,7 +1,4 @@
 //! Documents of a context, as a toolset of their own.
-//!
-//! The data of a context has collections of documents under `rag`, by id. The tools list and load
-//! the collections, and find the documents of a collection that are nearest to a question.
 
 mod tools;
 mod word_index;

@@ -1,8 +1,4 @@
 //! Toolsets of GraphQL endpoints: each query and each mutation is a tool.
-//!
-//! Introspection reads the schema of the endpoint. The parameters of a tool are the arguments of
-//! its field. The output is the value of the field, with the selection of [`select`]. A response
-//! with errors is a failure, even if it has data.
 
 mod answer;
 mod arguments;

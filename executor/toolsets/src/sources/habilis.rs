@@ -1,8 +1,5 @@
 //! Tools files in the format of Tool-Habilis: `{"tools_list": [{"name", "description", "examples",
 //! "arguments"}]}`.
-//!
-//! An argument has a description and no type. It accepts any value and is required. Alternatively,
-//! `arguments` is a JSON Schema. A tool without `run` can be selected, but not called.
 
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,4 @@
 //! Discovery of the tools of OpenAPI and GraphQL services.
-//!
-//! Discovery of a set ends when the service has answered. After a failure it is retried when a
-//! caller needs the set, with a growing delay, and once a minute otherwise.
 
 use std::{
     collections::BTreeMap,
@@ -38,8 +35,7 @@ const MAX_DESCRIPTION_BYTES: usize = 1_000;
 #[async_trait]
 pub(super) trait OfferSource: fmt::Debug + Send + Sync {
     /// Returns the tools of the service for a set. `effects` replace the effects that the service
-    /// declares. Outputs of the tools have at most `max_bytes` bytes. The error states why the
-    /// tools are unknown, and what to do.
+    /// declares. The error states why the tools are unknown, and what to do.
     async fn tools(
         &self,
         set: &ToolSetName,

@@ -1,7 +1,5 @@
-//! Toolsets of OpenAPI 3.0 and 3.1 documents: each operation is a tool.
-//!
-//! An operation that cannot be read is left out with a warning. An operation that cannot be called
-//! has the reason in its description. Neither kind of operation affects other operations.
+//! Toolsets of OpenAPI 3.0 and 3.1 documents: each operation is a tool. An operation that cannot be
+//! read or called does not affect other operations.
 
 mod body;
 mod document;

@@ -14,5 +14,8 @@ pub(crate) enum ConfigCommand {
         /// Print the JSON Schema of plan files instead.
         #[arg(long)]
         plan: bool,
+        /// Print the JSON Schema of the files of `faber test` instead.
+        #[arg(long, conflicts_with = "plan")]
+        test: bool,
     },
 }

@@ -60,6 +60,8 @@ pub(crate) enum List {
     },
     /// Saved plans, by name.
     Saved,
+    /// Workers whose lease has not expired, with their nodes.
+    Workers,
     /// Plans.
     Plans {
         /// Only entries whose query contains these words.
@@ -105,7 +107,8 @@ pub(crate) struct DetailFilters {
     /// Only executions whose first error has this code, such as `tool.timeout`.
     #[arg(long, value_name = "CODE")]
     pub(crate) error: Option<String>,
-    /// Only executions whose first error comes from a step that calls this tool, as `set.name`.
+    /// Only executions whose first error comes from a step that calls this tool: `set.name`, or the name
+    /// alone if one tool of this name failed.
     #[arg(long, value_name = "NAME")]
     pub(crate) failed_tool: Option<String>,
     /// Only executions whose first error has these words in its code or message.
@@ -115,10 +118,10 @@ pub(crate) struct DetailFilters {
 
 #[derive(Args, Debug)]
 pub(crate) struct CreatedRange {
-    /// Created at or after this time, such as `2026-01-02T03:04:05Z`.
+    /// Created at or after this time, such as `2026-01-02T03:04:05Z`, or an age such as `1h`.
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<String>,
-    /// Created before this time.
+    /// Created before this time, or an age.
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<String>,
 }

@@ -135,6 +135,32 @@ pub(crate) struct RetryArgs {
     pub(crate) wait: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct ForkArgs {
+    /// `exec_…`, or `plan_…` or `req_…` for its newest execution.
+    pub(crate) id: String,
+    /// Another version of the plan, `plan_…`.
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) plan: Option<String>,
+    /// The new input, as JSON; `@FILE` reads a file, `@-` standard input.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
+    /// Change a parameter of a step. VALUE is JSON, otherwise text. `STEP=JSON` replaces all
+    /// parameters. Repeatable.
+    #[arg(long, value_name = "STEP.PATH=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Give the output of a step, as JSON, so that the step does not run; `STEP=@FILE` reads a file.
+    /// Repeatable.
+    #[arg(long = "output", value_name = "STEP=JSON")]
+    pub(crate) outputs: Vec<String>,
+    /// Make calls of once tools without asking, even calls whose outcome is unknown.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// If this process lacks a tool, wait for the tool instead of ending with status 3.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
 impl RetryArgs {
     /// Returns the value of `RetryMode` in the API.
     pub(crate) fn scope_name(&self) -> &'static str {

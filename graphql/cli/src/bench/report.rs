@@ -50,9 +50,8 @@ impl Report {
         self.set(name, round_to_four_decimals(duration.as_secs_f64() * 1_000.0));
     }
 
-    /// Measures the durations of single appends of a small event, because no workload can be faster
-    /// than the store's commits. Does not measure the first appends, because commits are slower
-    /// while files grow.
+    /// Measures the durations of single appends of a small event. Does not measure the first
+    /// appends, because commits are slower while files grow.
     pub(crate) async fn probe_commits(&mut self, store: &dyn Store) -> Result<(), BenchError> {
         let id = ExecutionId::draw(Timestamp::UNIX_EPOCH);
         let probed_at = Instant::now();

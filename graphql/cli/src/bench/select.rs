@@ -1,9 +1,5 @@
-//! Selection from thousands of tools: making and loading vectors, queries, one more tool, and
-//! collisions.
-//!
-//! The texts are synthetic, and [`WordEmbedder`] makes their vectors without a model, so the
-//! measured times do not include a model. The report states the time of the built-in encoder
-//! separately.
+//! Measures selection from thousands of tools. [`WordEmbedder`] makes their vectors without a
+//! model, so the measured times do not include a model.
 
 mod corpus;
 

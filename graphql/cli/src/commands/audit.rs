@@ -1,4 +1,3 @@
-use chrono::{SecondsFormat, TimeDelta};
 use client::{
     failure::Failure,
     page::PageRequest,
@@ -9,11 +8,9 @@ use client::{
         plain,
     },
 };
-use engine::age;
 use serde_json::{Value, json};
-use shared::clock::{Clock as _, Timestamp, WallClock};
 
-use super::list::show_page;
+use super::{list::show_page, time_range};
 use crate::{ExitStatus, args::AuditArgs, session::Session};
 
 const HEADINGS: &[&str] = &["TIME", "ACTOR", "ACTION", "TARGET", "DETAIL"];
@@ -26,13 +23,10 @@ pub(crate) async fn list_audit(
 ) -> Result<ExitStatus, Failure> {
     let AuditArgs { actor, action, since, until, execution, part } = args;
     let (kind, name) = actor.as_deref().map_or((None, None), parse_actor);
-    let now = WallClock.now();
-    let time = |flag: &str, text: Option<String>| {
-        text.map(|text| parse_time(flag, &text, now)).transpose()
-    };
     let filter = json!({
         "actorKind": kind, "actorName": name, "action": action, "executionId": execution,
-        "from": time("--since", since)?, "to": time("--until", until)?,
+        "from": time_range::parse_option("--since", since.as_deref())?,
+        "to": time_range::parse_option("--until", until.as_deref())?,
     });
     let fields = AuditEntry::FIELDS.to_owned();
     let page = PageRequest { kind: "audit", filter, first: part.first, after: part.after, fields };
@@ -49,22 +43,6 @@ fn parse_actor(text: &str) -> (Option<String>, Option<String>) {
         return (Some(kind.to_uppercase()), name.map(str::to_owned));
     }
     (None, Some(text.to_owned()))
-}
-
-/// Parses a time, or an age before now. Returns the time in the format of the API.
-fn parse_time(flag: &str, text: &str, now: Timestamp) -> Result<String, Failure> {
-    let format = |time: Timestamp| time.to_rfc3339_opts(SecondsFormat::Micros, true);
-    if let Ok(time) = text.parse() {
-        return Ok(format(time));
-    }
-    let age = age::parse(text).ok().and_then(|age| TimeDelta::from_std(age).ok());
-    let time = age.and_then(|age| now.checked_sub_signed(age));
-    time.map(format).ok_or_else(|| {
-        Failure::usage(format!(
-            "`{flag} {text}` is not a time: write one such as `2026-01-02T03:04:05Z`, or an age \
-             such as `7d`"
-        ))
-    })
 }
 
 fn entry_row(entry: &AuditEntry, _: Paint) -> Vec<String> {
@@ -143,16 +121,5 @@ mod tests {
             let expected = (kind.map(str::to_owned), name.map(str::to_owned));
             assert_eq!(parse_actor(text), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn a_time_is_absolute_or_an_age() {
-        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-        let parse = |text| parse_time("--since", text, now);
-        assert_eq!(parse("2025-12-31T01:00:00+01:00").unwrap(), "2025-12-31T00:00:00.000000Z");
-        assert_eq!(parse("1d").unwrap(), "2026-01-01T00:00:00.000000Z");
-        let failure = parse("yesterday").unwrap_err();
-        assert!(failure.message.starts_with("`--since yesterday` is not a time"), "{failure:?}");
-        assert_eq!(failure.status(), 2);
     }
 }

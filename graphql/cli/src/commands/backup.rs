@@ -42,6 +42,7 @@ pub(crate) async fn write_backup(app: &App, file: &Path) -> Result<ExitStatus, F
     line.clear();
     let Some(written) = written else { return app.detach("stopped; no backup was written") };
     let report = written.map_err(to_failure)?;
+    record_action(app, &*store, AuditAction::BACKUP, &report.counts).await?;
     print_report(app, &report, "backed up", Some(file))
 }
 
@@ -67,9 +68,10 @@ pub(crate) async fn restore(app: &App, file: &Path) -> Result<ExitStatus, Failur
         return app.detach("stopped; if the restore had begun, the same command completes it");
     };
     let (counts, header) = restored?;
-    let document = json!({ "file": file, "backup": header, "counts": counts });
+    let store = app.config.store_name();
+    let document = json!({ "file": file, "store": store, "backup": header, "counts": counts });
     let text = format!(
-        "restored {}\nfrom a backup of {} ({})",
+        "restored {}\ninto {store}\nfrom a backup of {} ({})",
         describe_counts(&counts),
         header.created_at,
         header.store
@@ -145,7 +147,9 @@ pub(crate) async fn export_history(app: &App, args: ExportArgs) -> Result<ExitSt
             Ok(ExitStatus::Done)
         }
         Some(exported) => {
-            print_report(app, &exported.map_err(to_failure)?, "exported", file.as_deref())
+            let report = exported.map_err(to_failure)?;
+            record_action(app, &*store, AuditAction::EXPORT, &report.counts).await?;
+            print_report(app, &report, "exported", file.as_deref())
         }
     }
 }
@@ -241,7 +245,8 @@ fn print_report(
         Some(file) => {
             let mut document = json!(report);
             document["file"] = json!(file);
-            let text = format!("{text}\nto {}", file.display());
+            document["store"] = json!(app.config.store_name());
+            let text = format!("{text}\nfrom {}\nto {}", app.config.store_name(), file.display());
             screen.print_result(&document, &plain::safe_block(&text))?;
         }
     }
@@ -322,7 +327,11 @@ mod tests {
         for (err, code, status) in [
             (BackupError::NotBackup { path: path() }, "INVALID_ARGUMENT", 2),
             (BackupError::Damaged { path: path(), why: path() }, "INVALID_ARGUMENT", 2),
-            (BackupError::TooNew { path: path(), found: 2, known: 1 }, "INVALID_ARGUMENT", 2),
+            (
+                BackupError::TooNew { path: path(), found: 2, newest_known: 1 },
+                "INVALID_ARGUMENT",
+                2,
+            ),
             (BackupError::NotEmpty { what: "plans" }, "CONFLICT", 2),
             (BackupError::Changed(path()), "CONFLICT", 2),
             (StoreError::Incomplete { file: path() }.into(), "STORE_UNAVAILABLE", 3),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     App, ExitStatus,
     config::{self, ConfigError, Environment, Flags},
+    plan_test::schema::test_file_schema,
     screen::Screen,
 };
 
@@ -91,8 +92,16 @@ pub(crate) fn check_config(
     Err(last)
 }
 
-pub(crate) fn print_schema(is_plan: bool, screen: &Screen) -> Result<ExitStatus, Failure> {
-    let schema = if is_plan { plan_file_schema() } else { config::config_schema() };
+pub(crate) fn print_schema(
+    is_plan: bool,
+    is_test: bool,
+    screen: &Screen,
+) -> Result<ExitStatus, Failure> {
+    let schema = match (is_plan, is_test) {
+        (true, _) => plan_file_schema(),
+        (false, true) => test_file_schema(),
+        (false, false) => config::config_schema(),
+    };
     screen.print_json(&schema)?;
     Ok(ExitStatus::Done)
 }

@@ -22,13 +22,8 @@ const OFFLINE_DOUBTS: [&str; 3] =
     ["plan.unplaced_words", "plan.guessed_value", "plan.model_failed"];
 const GUARD_DOUBTS: [&str; 2] = ["plan.not_asked", "plan.invented_value"];
 
-/// Shows a plan made from a query. Asks the user whether to execute the plan, unless `is_confirmed`
-/// is set, in two cases: the plan of the offline planner has doubts and calls a tool with an
-/// effect, or the guard makes steps wait for an approval. Returns the steps that the user approves,
-/// or `None` if the user refuses the plan.
-///
-/// Without a terminal or with `--json`, the command cannot ask. Unless `is_confirmed` is set, it
-/// then refuses a plan of the first case, and lets the steps of the second case wait.
+/// Shows a plan made from a query, and asks the user before a doubtful plan is executed. Returns
+/// the steps that the user approves, or `None` if the user refuses the plan.
 pub(crate) async fn accept_plan(
     session: &Session<'_>,
     plan: &Plan,

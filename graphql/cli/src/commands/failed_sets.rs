@@ -37,7 +37,7 @@ impl SetState {
 
 /// Returns every toolset. If a failed toolset is connecting again, waits until it is ready or has
 /// failed again, at most for `MAX_POLLS` intervals. The caller must have queried the tools before,
-/// because this query connects the toolsets.
+/// because a query of the tools connects the toolsets.
 async fn load_states(client: &Client) -> Result<Vec<SetState>, Failure> {
     let mut polls_left = MAX_POLLS;
     loop {

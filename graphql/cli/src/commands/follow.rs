@@ -49,9 +49,8 @@ pub(crate) enum Purpose {
     Finish,
 }
 
-/// Watches an execution, and the executions that replans start for it. Stops when the execution is
-/// finished or waits for a person, after a signal such as Ctrl-C, or, with [`Purpose::Finish`],
-/// when no worker drives the execution.
+/// Watches an execution, and the executions that replans start for it, until it is finished or
+/// waits for a person, a signal arrives, or (with [`Purpose::Finish`]) no worker drives it.
 pub(crate) async fn watch_to_end(
     session: &Session<'_>,
     id: ExecutionId,
@@ -78,6 +77,10 @@ pub(crate) async fn watch_with_approvals(
                 // The approvals do not apply to the new plan, because the user has not seen it.
                 follower.take_approved_steps(|_| true);
                 follower.id = next;
+            }
+            // A person who cancels wants the state, and not the outputs.
+            StopReason::Finished if purpose == Purpose::Finish => {
+                return show_state(session, id).await;
             }
             StopReason::Finished => return show_ending(session, id).await,
             StopReason::GivenUp => {
@@ -230,8 +233,8 @@ impl Follower<'_> {
         self.session.is_stalled(self.id).await
     }
 
-    /// Returns whether a worker will read the inbox. An execution that is only watched needs a live
-    /// worker. Otherwise this process reads the inbox.
+    /// Returns whether a worker will read the inbox. Unless the execution is only watched, this
+    /// process reads it.
     async fn has_reader(&self, id: ExecutionId) -> Result<bool, Failure> {
         Ok(self.purpose != Purpose::Watch || self.session.has_reader(id).await?)
     }

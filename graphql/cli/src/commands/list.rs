@@ -16,7 +16,7 @@ use engine::age;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::plan::list_saved;
+use super::{failed_tool::find_failed_tool, plan::list_saved, time_range, workers::list_workers};
 use crate::{
     ExitStatus,
     args::{CreatedRange, DetailFilters, List, api_name},
@@ -27,10 +27,13 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
     let is_json = session.screen.json;
     match subcommand {
         List::Saved => list_saved(session).await,
+        List::Workers => list_workers(session).await,
         List::Requests { search, state, needs_person, since: CreatedRange { from, to }, part } => {
             let state = state.map(|state| api_name(&state));
             let filter = json!({
-                "search": search, "state": state, "from": from, "to": to,
+                "search": search, "state": state,
+                "from": time_range::parse_option("--from", from.as_deref())?,
+                "to": time_range::parse_option("--to", to.as_deref())?,
                 "needsPerson": needs_person.then_some(true),
             });
             let mut fields = Request::VALUES.to_owned();
@@ -63,10 +66,13 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
         List::Executions { state, request, plan, tool, needs_person, details, since, part } => {
             let DetailFilters { labels, error, failed_tool, error_text } = details;
             let CreatedRange { from, to } = since;
+            let failed_tool = find_failed_tool(session, failed_tool).await?;
             let states: Vec<String> = state.iter().map(api_name).collect();
             let filter = json!({
                 "state": (!states.is_empty()).then_some(states), "requestId": request,
-                "planId": plan, "toolName": tool, "from": from, "to": to,
+                "planId": plan, "toolName": tool,
+                "from": time_range::parse_option("--from", from.as_deref())?,
+                "to": time_range::parse_option("--to", to.as_deref())?,
                 "needsPerson": needs_person.then_some(true),
                 "labels": (!labels.is_empty()).then(|| label_filter(&labels)),
                 "errorCode": error, "failedTool": failed_tool, "errorText": error_text,
@@ -89,7 +95,7 @@ pub(crate) async fn list(session: &Session<'_>, subcommand: List) -> Result<Exit
     }
 }
 
-fn label_filter(labels: &[String]) -> Value {
+pub(super) fn label_filter(labels: &[String]) -> Value {
     let pairs = labels.iter().map(|label| match label.split_once('=') {
         Some((key, value)) => (key.to_owned(), json!(value)),
         None => (label.clone(), Value::Null),

@@ -8,7 +8,7 @@ use client::{
     types::{Text, UndoCall},
     view::plain,
 };
-use engine::{Engine, MissingTool};
+use engine::{Engine, ForkOrder, MissingTool};
 use planner::{compile::parse_value, reuse::RetryScope};
 use serde_json::{Value, json};
 use shared::{
@@ -39,6 +39,17 @@ pub(crate) async fn check_retry(
     let Some(ended) = engine.executions.reader.load(id).await? else { return Ok(()) };
     let tools = engine.plans.library.list_retry_tools(&ended, scope).await?;
     refuse_missing(session, &engine.tools.inventory.missing_tools(tools).await)
+}
+
+pub(crate) async fn check_fork(
+    session: &Session<'_>,
+    id: ExecutionId,
+    order: ForkOrder,
+) -> Result<(), Failure> {
+    let Some(engine) = session.engine() else { return Ok(()) };
+    let Some(ended) = engine.executions.reader.load(id).await? else { return Ok(()) };
+    let preview = engine.executions.preview_fork(&ended, order).await?;
+    refuse_missing(session, &engine.tools.inventory.missing_tools(preview.tools).await)
 }
 
 pub(crate) async fn check_undo(session: &Session<'_>, calls: &[UndoCall]) -> Result<(), Failure> {

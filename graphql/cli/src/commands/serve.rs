@@ -3,7 +3,7 @@
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
-use client::{Client, failure::Failure};
+use client::{Client, failure::Failure, view::plain};
 use engine::{
     access::Access,
     retention::{Retention, RetentionPolicy},
@@ -45,6 +45,7 @@ pub(crate) async fn serve_api(app: &App) -> Result<ExitStatus, Failure> {
     warn_of_missing_confinement(app);
     warn_of_missing_sign_in(app, &access);
     let scheme = if tls.is_some() { "https" } else { "http" };
+    announce_worker(app, &local);
     app.screen.say(&format!("listening on {scheme}://{address}{path_prefix}"));
     let (retention, mut tasks) = start_retention(app, &local);
     warn_of_unmatched_patterns(app, &local, &mut tasks);
@@ -93,6 +94,7 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     };
     let local = LocalEngine::open(app.setup(), Need::Everything).await?;
     warn_of_missing_confinement(app);
+    announce_worker(app, &local);
     let (retention, _pruning) = start_retention(app, &local);
     let served = if let Some((listener, address)) = listener {
         let access = app.config.access.value.open(&app.config.toolsets.value, variable)?;
@@ -121,6 +123,14 @@ pub(crate) async fn run_worker(app: &App) -> Result<ExitStatus, Failure> {
     local.close().await;
     served.map_err(|err| Failure::new("SERVER_UNAVAILABLE", err.to_string()))?;
     Ok(ExitStatus::Done)
+}
+
+/// Prints the id of the worker, because logs of other nodes, events and spans name it.
+fn announce_worker(app: &App, local: &LocalEngine) {
+    if let Some(handle) = local.worker_handle() {
+        let (worker, node) = (handle.worker(), plain::safe_line(&app.config.node.value));
+        app.screen.say(&format!("worker {worker} on node {node}"));
+    }
 }
 
 fn open_sign_in(app: &App, access: Access) -> Result<(Access, Option<Arc<SignIn>>), Failure> {

@@ -21,6 +21,7 @@ use super::{
     follow::{Purpose, show_state, watch_to_end},
     missing_tools,
     plan::{planning_options, show_stored},
+    signal_names::warn_of_unknown_name,
 };
 use crate::{
     App, ExitStatus,
@@ -219,13 +220,18 @@ pub(crate) async fn send_signal(app: &App, args: SignalArgs) -> Result<ExitStatu
         })?,
         None => Value::Null,
     };
+    let session = Session::open_existing(app, Need::Store).await?;
+    let warned = session.close_after(async |session| {
+        let id = find_execution(&session.client, &args.id).await?.execution_id;
+        warn_of_unknown_name(session, id, &args.name).await
+    });
+    warned.await?;
     let arguments = [("name: String!", json!(args.name)), ("payload: JSON", payload)];
     answer_and_drive(app, &args.id, "signalExecution", &arguments, !args.no_run).await
 }
 
 /// Sends a command to an execution, and drives the execution until the response arrives, because a
-/// worker must apply the command. If `is_stop_command` is set, first waits until the command is in
-/// the inbox. Otherwise this process could start another step before it reads the command.
+/// worker must apply the command.
 async fn send_and_drive(
     session: &Session<'_>,
     id: ExecutionId,
@@ -361,8 +367,7 @@ pub(crate) struct Repetition<'a> {
 }
 
 /// Lists calls that a command would repeat, and asks the user on a terminal. Returns `false` if the
-/// user says no. Without a terminal or with `--json`, fails if one of the calls has an unknown
-/// outcome.
+/// user says no.
 pub(crate) async fn confirm_repetition(
     session: &Session<'_>,
     repetition: Repetition<'_>,
@@ -384,7 +389,7 @@ pub(crate) async fn confirm_repetition(
     }
 }
 
-fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
+pub(super) fn refuse_unknown_calls(calls: &[RepeatedCall]) -> Option<Failure> {
     let mut unknown = calls.iter().filter(|call| call.outcome_unknown);
     let first = unknown.next()?;
     let more = unknown.count();
@@ -425,8 +430,7 @@ async fn confirm_retry(
 }
 
 /// Asks the user before a new execution repeats calls of `ONCE` tools that the plan's last
-/// execution made. Ignores dry runs, because they made no calls. Looks for the last execution only
-/// among the 20 newest executions.
+/// execution made. Looks only among the 20 newest executions.
 pub(crate) async fn confirm_new_execution(
     session: &Session<'_>,
     plan: &Text,

@@ -84,9 +84,12 @@ impl TokenSource {
         let secret = secret.trim();
         if secret.is_empty() {
             let from = self.place();
+            let problem = match self {
+                Self::File(_) => format!("is empty: write the token into `{from}`"),
+                Self::Variable(_) => format!("is not set: set `{from}` in Faber's environment"),
+            };
             return Err(format!(
-                "the access token `{token}` is not set: set `{from}` in Faber's environment, or \
-                 remove the token from `access.tokens`"
+                "the access token `{token}` {problem}, or remove the token from `access.tokens`"
             ));
         }
         Ok(secret.to_owned())
@@ -105,9 +108,8 @@ impl AccessConfig {
         self.tokens.is_empty()
     }
 
-    /// Returns the environment variables that added toolsets are allowed to use. Returns `None` if
-    /// the setting has neither tokens nor names. Then all variables are allowed, because only this
-    /// machine can add toolsets.
+    /// Returns the environment variables that added toolsets are allowed to use. `None` allows all
+    /// variables, because only this machine can add toolsets then.
     pub fn secrets(&self) -> Option<BTreeSet<String>> {
         let named = self.secrets.clone();
         if self.is_empty() { named } else { Some(named.unwrap_or_default()) }
@@ -123,9 +125,7 @@ impl AccessConfig {
     }
 
     /// Reads the tokens from the environment and from files, and adds the equivalent patterns for
-    /// renamed built-in toolsets.
-    ///
-    /// Called by servers and by `faber doctor`, because other commands need no tokens.
+    /// renamed built-in toolsets. Most commands need no tokens and do not call this.
     pub fn open(
         &self,
         sets: &[SetConfig],
@@ -496,6 +496,10 @@ mod tests {
             err.starts_with("the access token `ci` is not available: `ci.token` cannot"),
             "{err}"
         );
+        std::fs::write(folder.path().join("ci.token"), "\n").unwrap();
+        let err = config.open(&[], |_| None).unwrap_err().to_string();
+        expect!["the access token `ci` is empty: write the token into `ci.token`, or remove the token from `access.tokens`"]
+            .assert_eq(&err);
         std::fs::write(folder.path().join("ci.token"), "a-token-of-20-letters\n").unwrap();
         let access = config.open(&[], |_| None).unwrap();
         let peer = std::net::IpAddr::from([10, 0, 0, 1]);

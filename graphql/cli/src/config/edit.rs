@@ -1,7 +1,5 @@
-//! Adds toolsets to the text of a configuration file.
-//!
-//! A YAML library would write the file without its comments. So the new toolset is inserted as
-//! text, and the result is parsed: it must differ from the old content only by the new toolset.
+//! Adds toolsets to the text of a configuration file, because a YAML library would write the file
+//! without its comments.
 
 use engine::yaml;
 use serde_json::{Map, Value, json};

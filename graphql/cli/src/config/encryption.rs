@@ -139,8 +139,8 @@ async fn run_command(command: &[String]) -> Result<String, String> {
 }
 
 impl EncryptionConfig {
-    /// Reads the keys. Reports each key that is not available. Values that such a key encrypted
-    /// stay encrypted.
+    /// Reads the keys, and reports each key that is not available. Values of such a key cannot be
+    /// read.
     pub async fn open_keys(&self) -> Result<Keyring, ConfigError> {
         let (ring, missing) = self.open_keys_with(&variable).await?;
         for reason in missing {

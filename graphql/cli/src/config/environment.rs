@@ -12,6 +12,7 @@ pub struct Environment {
     pub token: Option<Secret>,
     pub listen: Option<String>,
     pub metrics: Option<String>,
+    pub node: Option<String>,
     pub log: Option<String>,
     pub log_format: Option<String>,
     pub blog_file: Option<PathBuf>,
@@ -40,6 +41,7 @@ impl Environment {
             token: read_text_variable("FABER_TOKEN").map(|token| Secret::new(token.trim())),
             listen: read_text_variable("FABER_LISTEN"),
             metrics: read_text_variable("FABER_METRICS"),
+            node: read_text_variable("FABER_NODE"),
             log: read_text_variable("FABER_LOG"),
             log_format: read_text_variable("FABER_LOG_FORMAT"),
             blog_file: read_path_variable("FABER_BLOG_FILE"),
@@ -72,7 +74,7 @@ impl Environment {
         })
     }
 
-    pub fn node_name(&self) -> String {
+    pub fn host_name(&self) -> String {
         let of_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let name = self.host.clone().or_else(of_kernel).unwrap_or_default();
         let name = name.trim();

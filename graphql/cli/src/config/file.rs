@@ -348,8 +348,8 @@ fn check_keys(fields: &Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Finds a value that ends with a colon. YAML reads such a value as a key, so its own error message
-/// would be confusing.
+/// Finds a value without quotes that ends with a colon. YAML reads such a value as a key, so its
+/// own error message would be confusing.
 fn find_unquoted_text(text: &str) -> Option<String> {
     text.lines().enumerate().find_map(|(index, line)| {
         let (key, value) = line.split_once(": ")?;

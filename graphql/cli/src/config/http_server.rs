@@ -29,8 +29,7 @@ pub struct HttpServerConfig {
 }
 
 impl HttpServerConfig {
-    /// Returns the settings that a reload cannot change. It can replace a certificate, and it can
-    /// neither start nor stop TLS.
+    /// Returns the settings without the files of the certificate, which a reload can replace.
     #[must_use]
     pub fn without_tls_files(&self) -> Self {
         Self { tls: None, ..self.clone() }

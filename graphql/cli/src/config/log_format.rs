@@ -25,9 +25,8 @@ impl LogFormat {
     }
 
     /// Chooses the format before the configuration is read, because reading the configuration can
-    /// already log.
-    ///
-    /// Ignores a wrong setting of the file, because loading the configuration reports it later.
+    /// already log. Ignores a wrong setting of the file, because loading the configuration reports
+    /// it.
     pub fn choose(flags: &Flags, environment: &Environment) -> Result<Self, ConfigError> {
         let file = || {
             let path = find_file(flags, environment)?;

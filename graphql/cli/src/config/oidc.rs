@@ -307,8 +307,8 @@ fn read_public_url(fields: &Map<String, Value>) -> Result<Option<String>, String
 }
 
 fn read_rules(fields: &Map<String, Value>) -> Result<Vec<RuleConfig>, String> {
-    let hint = "`rules` must be a list of 1 to 1000, such as `[{ claim: groups, value: ops, role: \
-                operator }]`";
+    let hint = "`rules` must be a list of 1 to 1000 rules, such as `[{ claim: groups, value: ops, \
+                role: operator }]`";
     let items = fields.get("rules").and_then(Value::as_array);
     let items = items.filter(|items| (1..=MAX_RULES).contains(&items.len())).ok_or(hint)?;
     let placed = |index: usize, reason: String| format!("`rules[{index}]`: {reason}");
@@ -438,7 +438,7 @@ mod tests {
         check_refused(
             json!({ "rules": [] }),
             expect![
-                "`server.oidc`: `rules` must be a list of 1 to 1000, such as `[{ claim: groups, value: ops, role: operator }]`"
+                "`server.oidc`: `rules` must be a list of 1 to 1000 rules, such as `[{ claim: groups, value: ops, role: operator }]`"
             ],
         );
         check_refused(

@@ -1,7 +1,4 @@
 //! The JSON Schema of the configuration file, for editors.
-//!
-//! Each setting has its own reader, which also explains mistakes. The schema is written beside the
-//! readers, and a test compares the keys of each object with the keys that its reader knows.
 
 pub(super) mod builder;
 mod toolsets;

@@ -29,6 +29,7 @@ impl Config {
             "server": server,
             "listen": show_setting(&json!(self.listen.value), self.listen.origin),
             "metrics": metrics,
+            "node": show_setting(&json!(self.node.value), self.node.origin),
             "server.allowed_hosts": show_setting(&json!(http.value.allowed_hosts.written), http.origin),
             "server.allowed_origins": show_setting(&json!(http.value.allowed_origins.written), http.origin),
             "server.path_prefix": show_setting(&json!(http.value.path_prefix.as_str()), http.origin),

@@ -1,4 +1,4 @@
-//! The setting `toolsets`, and the demo that replaces it.
+//! The setting `toolsets`, and the demo that replaces a missing setting.
 
 use std::{collections::BTreeSet, path::Path};
 

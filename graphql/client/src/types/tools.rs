@@ -18,7 +18,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    pub const FIELDS: &str = "name qualifiedName shadowedBy description toolSet source active \
+    pub const FIELDS: &str = "id name qualifiedName shadowedBy description toolSet source active \
         callable effect inputSchema outputSchema examples";
 
     /// Returns the name without the toolset if it identifies this tool. Otherwise returns the
@@ -57,7 +57,7 @@ pub struct ToolSet {
 
 impl ToolSet {
     pub fn fields() -> String {
-        format!("name description active source tools {{ {} }} status error", Tool::FIELDS)
+        format!("id name description active source tools {{ {} }} status error", Tool::FIELDS)
     }
 }
 

@@ -1,7 +1,5 @@
-//! Turns the events of an execution into news for the user.
-//!
-//! News contains what happened, with the codes and words of the log. It does not explain why:
-//! findings of the engine do, and a command prints them when the execution ends or waits.
+//! Turns the events of an execution into news for the user. News does not explain why something
+//! happened, because the findings of the engine do.
 
 #[cfg(test)]
 mod tests;

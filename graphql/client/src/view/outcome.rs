@@ -70,6 +70,10 @@ pub fn draw_ending(execution: &ExecutionStatus, paint: Paint) -> Vec<String> {
         let label = paint.cyan("retried as:");
         lines.push(format!("{label} {}  {}", retry.execution_id, retry.state.as_str()));
     }
+    for fork in &execution.forks {
+        let label = paint.cyan("forked as:");
+        lines.push(format!("{label} {}  {}", fork.execution_id, fork.state.as_str()));
+    }
     let name = if execution.dry_run { "DRY RUN" } else { execution.state.as_str() };
     let state = match execution.state {
         ExecutionState::Completed => paint.green(name),

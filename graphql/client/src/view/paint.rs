@@ -1,8 +1,5 @@
-//! Colours, for streams that support them.
-//!
-//! Coloured text contains marks, which are characters that Unicode reserves for use within
-//! programs. `to_terminal` turns the marks into colours. Text from outside has no marks, because
-//! `plain` escapes them.
+//! Colours, for streams that support them. Coloured text contains marks, which are characters that
+//! Unicode reserves for use within programs.
 
 use super::plain;
 

@@ -1,8 +1,5 @@
-//! Escapes texts of tools, plans and servers for a terminal.
-//!
-//! Control characters, and characters that hide text or change its direction, become visible signs:
-//! `␛`, `\u{202e}`. In a text of one line, `⏎` shows the end of a line, so that a text cannot forge
-//! a line of Faber's.
+//! Escapes texts of tools, plans and servers for a terminal, so that a text cannot control it or
+//! forge a line of Faber's.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -92,8 +89,8 @@ pub fn with_neighbours(text: &str) -> impl Iterator<Item = (char, char, char)> {
     before.zip(text.chars()).zip(after).map(|((before, letter), after)| (before, letter, after))
 }
 
-/// Returns whether a character is escaped. Joiners are kept between two characters from U+0300 on,
-/// which include the letters and emojis that need them.
+/// Returns whether a character is escaped. Joiners are kept between two harmless characters from
+/// U+0300 on, which include the letters and emojis that need them.
 fn should_escape(before: char, letter: char, after: char) -> bool {
     match letter {
         '\u{200c}' | '\u{200d}' => {

@@ -30,9 +30,8 @@ const MAX_OTHER_EXECUTIONS: usize = 10;
 const MAX_COMMANDS: usize = 10;
 const MAX_ITEMS: usize = 10;
 
-/// Reports on the execution `id` and its children. Without `id`, or if the request lacks this
-/// execution, reports on the newest execution without a parent. A full report contains all
-/// executions, every value, and the transcript.
+/// Reports on the execution `id`, or on the newest execution without a parent if the request has no
+/// such execution. A full report also contains all other executions.
 pub fn draw_report(request: &Request, id: Option<&str>, is_full: bool, paint: Paint) -> String {
     let all = || request.executions.iter();
     let roots = all().filter(|execution| execution.parent_execution_id.is_none());
@@ -90,6 +89,8 @@ fn draw_head(request: &Request, execution: &ExecutionStatus, paint: Paint) -> St
         ("request", request.request_id.to_string()),
         ("again", text(&execution.retry_of)),
         ("retried", describe_retries(request, execution)),
+        ("fork of", text(&execution.forked_from)),
+        ("forked", describe_forks(request, execution)),
         ("onward", describe_continuation(execution)),
         ("part of", text(&execution.parent_execution_id)),
         ("input", input.unwrap_or_default()),
@@ -111,8 +112,21 @@ fn describe_retries(request: &Request, execution: &ExecutionStatus) -> String {
         .filter(|other| Some(&other.execution_id) != next)
         .collect();
     retries.sort_by_key(|other| other.created_at);
-    let ids =
-        retries.iter().map(|retry| format!("{} ({})", retry.execution_id, retry.state.as_str()));
+    format_executions(&retries)
+}
+
+fn describe_forks(request: &Request, execution: &ExecutionStatus) -> String {
+    let is_fork =
+        |other: &&ExecutionStatus| other.forked_from.as_ref() == Some(&execution.execution_id);
+    let mut forks: Vec<&ExecutionStatus> = request.executions.iter().filter(is_fork).collect();
+    forks.sort_by_key(|other| other.created_at);
+    format_executions(&forks)
+}
+
+fn format_executions(executions: &[&ExecutionStatus]) -> String {
+    let ids = executions
+        .iter()
+        .map(|execution| format!("{} ({})", execution.execution_id, execution.state.as_str()));
     match ids.collect::<Vec<_>>().join(", ") {
         ids if ids.is_empty() => ids,
         ids => format!("as {ids}"),

@@ -48,9 +48,8 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Returns the lines of the timeline. Neighbouring steps in the same state share a line if they
-    /// need none of their own. Unless `is_full` is `true`, the steps take at most `MAX_LINES` lines,
-    /// and one more line tells how many are omitted.
+    /// Returns the lines of the timeline. Unless `is_full` is `true`, omits steps beyond
+    /// `MAX_LINES` lines.
     pub fn draw_lines(&self, is_full: bool) -> Vec<String> {
         let mut lines = Vec::new();
         let mut rest = self.steps.as_slice();

@@ -1,6 +1,4 @@
-//! Draws the entries of a transcript.
-//!
-//! An entry of an unknown kind or form is drawn as JSON.
+//! Draws the entries of a transcript. An entry of an unknown kind or form is drawn as JSON.
 
 #[cfg(test)]
 mod tests;

@@ -185,8 +185,8 @@ impl Rights {
     }
 }
 
-/// Returns a token with the limits and tools of an agent's caller. The agent counts its calls toward
-/// it if the token itself is unknown.
+/// Returns a token with the limits and tools of an agent's caller, for a process that does not know
+/// the caller's own token.
 pub(super) fn token_of_agent(name: &str, reach: &ToolReach, limits: Limits) -> Token {
     let is_excluded = |action: &&str| {
         let tool = format!("{TOOL_SET}.{action}");
@@ -231,8 +231,8 @@ impl Grant {
         self.revoked.iter().for_each(CancellationToken::cancel);
     }
 
-    /// Waits until the configuration loses or changes the token of this grant. A server then closes
-    /// the connections of the caller. Never returns if the grant has no such token.
+    /// Waits until the configuration loses or changes the token of this grant. Never returns if the
+    /// grant has no such token.
     pub async fn wait_until_revoked(&self) {
         match &self.revoked {
             Some(revoked) => revoked.cancelled().await,
@@ -257,8 +257,8 @@ impl Grant {
         })
     }
 
-    /// Returns the name of the token to which requests and executions of the caller belong, as actors
-    /// have it. Nothing belongs to a caller without a token.
+    /// Returns the name of the token to which requests and executions of the caller belong, in the
+    /// form that actors have. Nothing belongs to a caller without a token.
     pub fn token_name(&self) -> Option<&str> {
         self.rights.as_ref().map(|rights| rights.actor_name.as_str())
     }
@@ -271,6 +271,11 @@ impl Grant {
 
     pub fn name(&self) -> Option<&str> {
         self.rights.as_ref().map(|rights| rights.token.name.as_str())
+    }
+
+    /// Returns the role of the caller. A caller without a token has all rights.
+    pub fn role(&self) -> Role {
+        self.rights.as_ref().map_or(Role::Admin, |rights| rights.token.role)
     }
 
     pub fn check_field(&self, root: &str, field: &str) -> Result<(), AccessError> {
@@ -369,9 +374,8 @@ impl Grant {
         rights.check_limits(now).inspect_err(|err| rights.raise_alert(AlertKind::Limit, err, now))
     }
 
-    /// Rejects a start that the limits or quotas exclude now. Counts nothing. Call this function
-    /// before work that a refused start would waste, such as planning. `owner` is the token to
-    /// which the new execution will belong.
+    /// Rejects a start that the limits or quotas exclude now, before work that a refused start
+    /// would waste. Counts nothing. `owner` is the token of the new execution.
     pub async fn check_start(
         &self,
         store: &dyn Store,

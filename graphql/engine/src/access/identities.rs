@@ -9,8 +9,8 @@ use std::{
 
 use super::{Access, Grant, Limits, Token, alerts::Alerts, grant::Rights};
 
-/// Maximum number of remembered callers. Callers without uses are forgotten first. A forgotten caller
-/// gets a new grant, whose limits have no uses yet.
+/// Maximum number of remembered callers. A forgotten caller gets a new grant, whose limits have no
+/// uses yet.
 const MAX_IDENTITIES: usize = 10_000;
 
 type Grants = BTreeMap<(String, usize), Grant>;
@@ -98,14 +98,13 @@ impl Access {
     /// Makes callers need a token or a session, even without tokens in the configuration.
     #[must_use]
     pub fn with_identities(self) -> Self {
-        // Cannot fail: nobody else sets the cell.
+        // Ignores the error, because the cell then has identities already.
         let _ = self.0.identities.set(Identities::default());
         self
     }
 
-    /// Returns the grant of a caller that an issuer has identified, with the rights of a rule.
-    /// Requests of the caller under the same rule share the grant, so its limits count them
-    /// together, until the grant is forgotten.
+    /// Returns the grant of a caller that an issuer has identified. Requests of the caller under
+    /// the same rule share the grant, so its limits count them together.
     pub fn grant_for_identity(&self, name: &str, rule: usize, rights: &Token) -> Grant {
         let identities = self.0.identities.get_or_init(Identities::default);
         identities.find_or_create(name, rule, rights, &self.0.alerts)

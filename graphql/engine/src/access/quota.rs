@@ -1,8 +1,5 @@
-//! Quotas of a token: starts, active executions and stored bytes.
-//!
-//! Unlike the limits on calls, quotas are counted in the store, so all nodes count together. A
-//! meter belongs to a token and remembers what it read, so that most refusals and most checks of
-//! stored bytes need no query. `docs/design/quotas.md` explains the choices.
+//! Quotas of a token: starts, active executions and stored bytes. Quotas are counted in the store,
+//! so all nodes count together.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -29,7 +26,8 @@ const EXECUTIONS_RETRY: Duration = Duration::from_secs(1);
 const BYTES_RETRY: Duration = Duration::from_mins(10);
 /// Time for which a meter remembers the stored bytes of its token.
 const BYTES_MAX_AGE: Duration = Duration::from_secs(10);
-/// The same if the bytes exceed the quota, so that a removal helps soon.
+/// Time for which a meter remembers stored bytes that exceed the quota. It is short, so that a
+/// removal helps soon.
 const EXCESS_MAX_AGE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,11 +40,8 @@ pub struct Quotas {
     pub stored_bytes: Option<u64>,
 }
 
-/// A start that the quotas allow.
-///
-/// Keep it until the start is stored. If the number of active executions has a quota, the next
-/// start of the token waits until this value is dropped, because the store must count this start
-/// first.
+/// A start that the quotas allow. Keep it until the start is stored, because the store must count
+/// this start before the next start of the token.
 #[derive(Debug, Default)]
 pub struct Admission {
     _turn: Option<OwnedMutexGuard<()>>,
@@ -86,8 +81,7 @@ impl QuotaMeter {
         Self { token, quotas, turn: Arc::default(), memory: Mutex::default() }
     }
 
-    /// Checks all quotas, and counts the start. Counts nothing if a quota refuses the start. If the
-    /// execution does not belong to this token, as a retry can, checks only the quota of starts.
+    /// Checks the quotas, and counts the start unless a quota refuses it.
     pub(super) async fn admit_start(
         &self,
         store: &dyn Store,

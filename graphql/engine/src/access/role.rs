@@ -41,8 +41,9 @@ impl FromStr for Role {
 
 /// Mutations for operators. Every mutation that is missing here needs an admin, so a new mutation
 /// needs one by default.
-pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
+pub(super) const OPERATOR_MUTATIONS: [&str; 19] = [
     "createPlanWithRequestId",
+    "planQuery",
     "createPlan",
     "revisePlan",
     "executePlan",
@@ -52,6 +53,7 @@ pub(super) const OPERATOR_MUTATIONS: [&str; 17] = [
     "pauseExecution",
     "resumeExecution",
     "retryExecution",
+    "forkExecution",
     "replanExecution",
     "approveStep",
     "settleStep",

@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr};
 pub enum See {
     #[default]
     All,
-    /// Only those that belong to the token. For the holder, all others do not exist.
+    /// Only objects that belong to the token, and saved plans. For the holder of the token, all
+    /// other objects do not exist.
     Own,
 }
 

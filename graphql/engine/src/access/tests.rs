@@ -40,6 +40,14 @@ fn a_token_is_required_if_tokens_are_configured() {
 }
 
 #[test]
+fn a_grant_has_the_role_of_its_token_and_without_a_token_all_rights() {
+    for role in Role::ALL {
+        assert_eq!(grant_of(Token::new("a", SECRET, role)).role(), role);
+    }
+    assert_eq!(Grant::default().role(), Role::Admin);
+}
+
+#[test]
 fn without_tokens_only_this_machine_connects() {
     let access = Access::default();
     for (address, expected) in [

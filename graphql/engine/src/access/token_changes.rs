@@ -19,8 +19,8 @@ impl TokenChanges {
 }
 
 impl Access {
-    /// Replaces the tokens. An unchanged token keeps its grant, with the uses that count toward its
-    /// limits. The grants of changed and removed tokens are revoked.
+    /// Replaces the tokens. An unchanged token keeps its grant, and the grants of changed and
+    /// removed tokens are revoked.
     pub fn replace_tokens(&self, tokens: Vec<Token>) -> TokenChanges {
         let mut holders = self.0.holders.write().unwrap_or_else(PoisonError::into_inner);
         let mut changes = TokenChanges::default();

@@ -1,10 +1,5 @@
-//! Detects calls in a model's text that only quote the result of a tool.
-//!
-//! Some models with native calls still write calls in their text, and other models only mention
-//! calls there. For a model with native calls, Faber makes a call in a text only if the reply
-//! contains nothing else and no tool has returned the call. For a model without native calls, it
-//! refuses a call that repeats a result word for word. Otherwise the author of a file or a page
-//! could make the agent call tools.
+//! Detects calls in a model's text that only quote the result of a tool. Otherwise the author of a
+//! file or a page could make the agent call tools.
 
 use planner::calls::{CatalogNames, ToolCall, parse_tool_calls};
 use serde_json::Value;

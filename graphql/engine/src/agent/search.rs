@@ -1,8 +1,5 @@
-//! Searches for tools within a turn. If there are too many tools to offer all of them, the model
-//! can search for further tools.
-//!
-//! A search is not a step of the plan, because it reads only the catalog. After a search, the model
-//! is asked again. The turn records the found tools, because later turns offer them again.
+//! Searches for tools within a turn, if there are too many tools to offer all of them. A search is
+//! not a step of the plan, because it reads only the catalog.
 
 use std::sync::{Arc, LazyLock};
 
@@ -57,9 +54,8 @@ pub(super) fn offer_search_tool() -> OfferedTool {
     }
 }
 
-/// Returns the queries of a reply that only searches, in the order of its calls. Returns no queries
-/// if there are more than [`MAX_QUERIES`]. Also returns none if the reply contains other calls,
-/// because those calls belong to the turn.
+/// Returns the queries of a reply that only searches, in the order of its calls. Returns none for
+/// any other reply, or if there are more than [`MAX_QUERIES`].
 pub(super) fn read_queries(reply: &Reply, has_native_tools: bool) -> Vec<String> {
     let query = |args: &Value| args.get("query").and_then(Value::as_str).map(str::to_owned);
     let queries: Option<Vec<String>> = if has_native_tools {

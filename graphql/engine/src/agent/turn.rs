@@ -175,8 +175,7 @@ impl Tool for AnswerStep {
             Some(last) if !last.more => (last.text.clone(), false),
             last => {
                 // No turn with tools is left. Offers only the tools that were called before,
-                // because some providers require the definitions of these tools, and ignores new
-                // calls in the reply.
+                // because some providers require the definitions of these tools.
                 let is_stopped = last.is_some();
                 let toolbox = self.agent_context.upgrade_toolbox()?;
                 connect_idle_sets(&toolbox).await;
@@ -220,9 +219,8 @@ impl TurnParameters {
 }
 
 impl AskStep {
-    /// Asks the model. If the reply only searches for tools, asks again with the results, at most
-    /// [`search::MAX_SEARCHES`] times. Returns the last reply with the tokens of all replies, and
-    /// the found tools.
+    /// Asks the model, and again with the results if the reply only searches for tools. Returns the
+    /// last reply with the tokens of all replies, and the found tools.
     async fn ask_and_search(
         &self,
         parameters: &TurnParameters,
@@ -265,9 +263,8 @@ impl AskStep {
         }
     }
 
-    /// Returns all tools if the question can offer all of them. Otherwise returns the tools of
-    /// [`ACTIVATION_SET`] and of earlier turns, and fills the rest with the tools that fit the
-    /// query best.
+    /// Returns all tools if the question can offer all of them, and otherwise those that the agent
+    /// needs or that fit the query best.
     async fn choose_tools(
         &self,
         parameters: &TurnParameters,
@@ -370,7 +367,8 @@ fn to_tool_error(err: &ModelError) -> ToolError {
     }
 }
 
-/// Connects the active sets that are idle. The command that continues an agent has started none.
+/// Connects the active sets that are idle. The process that continues an agent has perhaps started
+/// none of them.
 async fn connect_idle_sets(toolbox: &Toolbox) {
     if toolbox.start_sets(|set| set.is_active) {
         toolbox.wait_for_started_sets(CONNECT_TIMEOUT, |_| false).await;

@@ -39,9 +39,8 @@ impl Executions {
         let sets = self.tools.check_sets(&options.tool_sets).await?;
         let request = self.plans.new_request(query, &Labels::new()).await?;
         let mut reach = grant.agent_reach();
-        // An agent is not allowed to activate toolsets that act on this machine, because a text
-        // that the agent reads could tell it to do so. Such a toolset must be activated by a
-        // person, or be named in `tool_sets`.
+        // A text that the agent reads could tell it to activate a toolset that acts on this
+        // machine.
         let inactive = inventory.inactive_machine_sets(&sets).into_iter();
         reach.except.extend(inactive.filter_map(|set| format!("{set}.*").parse().ok()));
         reach.sets = sets;

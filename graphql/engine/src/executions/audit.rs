@@ -1,7 +1,5 @@
-//! Records actions in the audit log.
-//!
-//! The stores themselves record starts of executions and commands. This module records all other
-//! actions.
+//! Records actions in the audit log, except starts of executions and commands, which the stores
+//! record.
 
 use std::sync::Arc;
 
@@ -15,10 +13,8 @@ use super::Executions;
 use crate::error::EngineError;
 
 impl Executions {
-    /// Records an action of the caller that belongs to no execution.
-    ///
-    /// Call it after the action. A failure is only logged, because the action has already happened.
-    /// Records nothing without a caller, as in programs that embed Faber.
+    /// Records an action of the caller that belongs to no execution. Call it after the action: a
+    /// failure is only logged, because the action has already happened.
     pub async fn record_action(&self, action: AuditAction, target: AuditTarget, detail: Value) {
         let Some(actor) = self.control.actor() else { return };
         let now = self.clock.now();

@@ -43,13 +43,10 @@ impl BulkAction {
 
 impl Executions {
     /// Applies an action to every execution that matches the filter and that the action can change,
-    /// oldest first. Returns the number of changed executions. Stops early if the client
-    /// disconnects, or at a limit of its token after the first change.
+    /// oldest first. Returns the number of changed executions.
     ///
-    /// Ignores executions that are created after this request, skips damaged executions, and does
-    /// not retry executions that would repeat a call with an unknown outcome. `per_second` spreads
-    /// the actions over time. For retries, all new executions are created immediately, each after
-    /// the first with a later `startAt`, so that the schedule survives a crash.
+    /// Ignores executions that are created after this request. `per_second` spreads the actions
+    /// over time.
     pub async fn steer_all(
         &self,
         filter: &ExecutionFilter,
@@ -129,7 +126,10 @@ impl Executions {
         let filter = ExecutionFilter { to, ..filter.clone() };
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = self.store.list_heads(&filter, &Page { first: PAGE_SIZE, after }).await?;
+            let page = self
+                .store
+                .list_heads(&filter, &Page { after, ..Page::first_items(PAGE_SIZE) })
+                .await?;
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             let heads = page.items.iter().map(|(_, head)| head);
             ids.extend(heads.filter(|head| can_change(head, action)).map(|head| head.execution));
@@ -182,7 +182,11 @@ impl Executions {
                 if !self.tools.grant.allows_every_tool()
                     && let Some(execution) = self.reader.load(id).await?
                 {
-                    self.plans.check_plan(execution.plan()).await?;
+                    match self.plans.check_plan(execution.plan()).await {
+                        Ok(()) => {}
+                        Err(err @ EngineError::Store(_)) => return Err(err),
+                        Err(_) => return Ok(false),
+                    }
                 }
                 self.control.resume(id).await
             }

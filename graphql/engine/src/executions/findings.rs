@@ -1,9 +1,5 @@
-//! Explains an execution: what happened, why, and what helps.
-//!
-//! [`find_findings`] is the only code that explains an execution. The API, the command line, the
-//! MCP server and the page show its sentences and write none of their own. Causes come from the
-//! folded log. The reasons of waits also depend on facts that are not in the log: see
-//! [`NodeFacts`].
+//! Explains an execution: what happened, why, and what helps. All clients show these sentences and
+//! write none of their own.
 
 mod cause_line;
 mod compensations;

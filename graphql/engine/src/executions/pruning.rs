@@ -33,7 +33,7 @@ pub async fn prune(
     Ok(all)
 }
 
-/// Prunes a batch. The last batch also removes blobs without an execution, and lessons from old
+/// Prunes a batch. The last batch also removes old blobs without an execution, and lessons from old
 /// queries.
 pub async fn prune_batch(store: &dyn Store, before: Timestamp) -> Result<Pruned, StoreError> {
     let batch = store.prune(before, BATCH_LEN).await?;

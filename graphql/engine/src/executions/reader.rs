@@ -7,7 +7,7 @@ use shared::{
     execution::Execution,
     id::{ExecutionId, RequestId, Seq},
     limits,
-    store::{self, Cursor, ExecutionFilter, ExecutionHead, Page, Store, StoreError},
+    store::{self, Cursor, ExecutionFilter, ExecutionHead, LabelFilter, Page, Store, StoreError},
 };
 use tokio::sync::Mutex;
 
@@ -180,7 +180,8 @@ impl ExecutionReader {
         let mut after: Option<Cursor> = None;
         while heads.len() < max_executions {
             let first = PAGE_SIZE.min(max_executions - heads.len());
-            let page = self.store.list_heads(filter, &Page { first, after }).await?;
+            let page =
+                self.store.list_heads(filter, &Page { after, ..Page::first_items(first) }).await?;
             let before = heads.len();
             after = page.items.last().map(|(cursor, _)| cursor.clone());
             heads.extend(page.items.into_iter().map(|(_, head)| head).filter(|head| is_new(head)));
@@ -226,9 +227,16 @@ impl ExecutionReader {
         Ok(retries.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Returns the execution that another execution retries, from the first event of its log.
-    /// Concurrent calls wait for each other, because the fields of a query often need the same log,
-    /// which is then in the cache.
+    /// Returns the newest forks of an execution, oldest first.
+    pub async fn forks(&self, origin: ExecutionId) -> Result<Vec<ExecutionId>, EngineError> {
+        let labels = vec![LabelFilter::of_forks(origin)];
+        let filter = ExecutionFilter { labels, ..ExecutionFilter::default() };
+        let heads = self.newest_heads(&filter, MAX_RETRIES, |_| true).await?;
+        Ok(heads.into_iter().map(|head| head.execution).collect())
+    }
+
+    /// Returns the execution that another execution retries. Concurrent calls wait for each other,
+    /// because the fields of a query often need the same log, which is then in the cache.
     async fn load_retry_of(&self, id: ExecutionId) -> Result<Option<ExecutionId>, EngineError> {
         let mut cached = self.retry_of.lock().await;
         if let Some(retry_of) = cached.get(&id) {

@@ -85,9 +85,8 @@ impl CallCount {
         }
     }
 
-    /// Counts those calls of some steps whose outcome is unknown, including calls of earlier
-    /// executions. If the steps belong to a child, `parent_step` is the step of the retried
-    /// execution that started this child.
+    /// Counts those calls of some steps whose outcome is unknown. If the steps belong to a child,
+    /// `parent_step` is the step of the retried execution that started this child.
     fn add_unknown_calls(
         &mut self,
         execution: &Execution,
@@ -141,9 +140,18 @@ impl ExecutionReader {
     ) -> Result<Vec<RepeatedCall>, EngineError> {
         let kept = find_kept_steps(finished, scope).map_err(|err| reuse_error(finished, err))?;
         let steps = finished.plan().steps().iter().zip(&kept);
-        let repeated: Vec<StepId> =
-            steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
-        let has_reused_settlements = scope == RetryScope::Failed;
+        let repeated = steps.filter(|(_, kept)| !**kept).map(|(step, _)| step.id.clone()).collect();
+        self.count_repeated_calls(finished, repeated, scope == RetryScope::Failed).await
+    }
+
+    /// Returns the calls with the effect `ONCE` of some steps. With `has_reused_settlements`, leaves
+    /// out calls that a person settled as succeeded.
+    pub(super) async fn count_repeated_calls(
+        &self,
+        finished: &Execution,
+        repeated: Vec<StepId>,
+        has_reused_settlements: bool,
+    ) -> Result<Vec<RepeatedCall>, EngineError> {
         let mut count = CallCount { has_reused_settlements, ..CallCount::default() };
         let mut executions_left = MAX_READ_EXECUTIONS;
         count.add_unknown_calls(finished, None, |step| repeated.contains(step));
@@ -198,11 +206,13 @@ impl ExecutionReader {
                     count.add_step(&id, execution.plan().step(number), step);
                 }
             }
-            let before =
-                match execution.retry_of().filter(|_| !reused.is_empty() && *executions_left > 0) {
-                    Some(id) => self.load(id).await?,
-                    None => None,
-                };
+            let before = match execution
+                .continued_from()
+                .filter(|_| !reused.is_empty() && *executions_left > 0)
+            {
+                Some(id) => self.load(id).await?,
+                None => None,
+            };
             *executions_left = executions_left.saturating_sub(1);
             if before.is_none() {
                 for number in reused {

@@ -1,8 +1,6 @@
-//! Replans: on request, and automatically when an execution with `replans` has finished.
-//!
-//! The log of an execution determines whether it needs an automatic replan. The id of the next
-//! execution is derived from the id of the finished execution, so its existence shows that the
-//! replan is done. If the replan was given up, a transcript entry has the reason.
+//! Replans: on request, and automatically when an execution with `replans` has finished. The id of
+//! the next execution is derived from the id of the finished execution, so its existence shows that
+//! the replan is done.
 
 #[cfg(test)]
 mod tests;
@@ -84,12 +82,12 @@ impl ExecutionReader {
     /// executions before it.
     async fn load_earlier_plan(&self, finished: &Execution) -> Result<EarlierPlan, EngineError> {
         let mut earlier = EarlierPlan::of(finished);
-        let mut before = finished.retry_of();
+        let mut before = finished.continued_from();
         for _ in 0..limits::REPLANS {
             let Some(found) = before else { break };
             let Some(execution) = self.load(found).await? else { break };
             earlier.failures.extend(failures_of(&execution));
-            before = execution.retry_of();
+            before = execution.continued_from();
         }
         Ok(earlier)
     }
@@ -103,13 +101,13 @@ impl ExecutionReader {
     ) -> Result<RepeatGuard<'a>, EngineError> {
         let mut guard = RepeatGuard::new(finished);
         let mut left = max_executions;
-        let mut earlier = finished.retry_of();
+        let mut earlier = finished.continued_from();
         let mut last: Option<Execution> = None;
         while let Some(id) = earlier.filter(|_| left > 0) {
             left -= 1;
             let found = self.load(id).await?;
             // The chain ends at an earlier execution that was pruned (`found` is `None`).
-            earlier = found.as_ref().and_then(Execution::retry_of);
+            earlier = found.as_ref().and_then(Execution::continued_from);
             if let Some(found) = found {
                 guard.add_earlier(&found, last.as_ref().unwrap_or(finished));
                 last = Some(found);
@@ -295,9 +293,8 @@ impl Executions {
         if self.control.exists(next).await? { Err(already_replanned(id, next)) } else { Ok(()) }
     }
 
-    /// Rejects options that ask for automatic replans which are impossible, and records the tools
-    /// that a replan may use. Returns whether the execution can be replanned automatically. For a
-    /// query, call this function twice: before planning with no plan, and then with the plan.
+    /// Rejects options that ask for automatic replans which are impossible. For a query, call this
+    /// function twice: before planning with no plan, and then with the plan.
     pub(super) fn check_replans(
         &self,
         plan: Option<&Plan>,

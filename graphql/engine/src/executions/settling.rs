@@ -1,8 +1,5 @@
-//! Decisions of people about calls whose outcome is unknown.
-//!
-//! If the step waits, the decision is an event, and the step continues. If the step has failed, its
-//! execution has perhaps ended, and no event follows `finished`. The decision is then a record
-//! outside the log, and a retry reuses it.
+//! Decisions of people about calls whose outcome is unknown. No event follows `finished`, so the
+//! decision about a finished execution is a record outside the log.
 
 use std::sync::Arc;
 
@@ -33,7 +30,7 @@ pub struct SettleOrder {
     pub step: String,
     pub item: Option<u32>,
     pub outcome: Settled,
-    /// The output of the call. Null if it is left out.
+    /// The output of a call that succeeded. `None` means null.
     pub output: Option<Value>,
     pub comment: Option<String>,
 }
@@ -100,9 +97,8 @@ impl Executions {
         self.reader.expect(id).await
     }
 
-    /// Checks the output of a decision against the schema of the step's tool, and records nothing.
-    /// A command calls this while its toolsets are open, because it records the decision in a later
-    /// session without toolsets.
+    /// Checks the output of a decision against the schema of the step's tool. A command calls this
+    /// while its toolsets are open, and records the decision later without toolsets.
     pub async fn check_settlement(
         &self,
         id: ExecutionId,

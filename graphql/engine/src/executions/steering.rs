@@ -1,7 +1,5 @@
-//! Sends commands to executions and waits until they are recorded.
-//!
-//! A command is durable before the wait begins. The wait has a short limit, because the command is
-//! recorded only when a worker owns the execution.
+//! Sends commands to executions and waits until they are recorded. The wait has a short limit,
+//! because a command is recorded only when a worker owns the execution.
 
 use std::{
     pin::pin,
@@ -30,10 +28,8 @@ const MAX_EVENT_WAIT: Duration = Duration::from_secs(5);
 const MAX_WAIT_WITHOUT_WORKER: Duration = Duration::from_millis(200);
 
 impl Executions {
-    /// Cancels an execution. Does not change an execution that has finished or compensates.
-    ///
-    /// Returns when the command is recorded, or after a short wait. Running tools can need more
-    /// time to stop.
+    /// Cancels an execution. Returns when the command is recorded, or after a short wait, but
+    /// running tools can need more time to stop.
     pub async fn cancel(
         &self,
         id: ExecutionId,
@@ -170,8 +166,7 @@ impl Executions {
     }
 
     /// Follows the log until `is_expected` is true, the execution has finished, or a timeout
-    /// passes. Also applies further events that are already in the log. Does not wait if no live
-    /// worker exists that could record the command.
+    /// passes. Does not wait without a live worker, because none could record the command.
     pub(super) async fn await_event(
         &self,
         mut execution: Execution,

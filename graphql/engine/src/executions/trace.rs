@@ -16,8 +16,6 @@ const MAX_EXECUTIONS: usize = 1_000;
 impl Executions {
     /// Returns the spans of an execution and of its sub-plans, at most of `MAX_EXECUTIONS`
     /// executions. They are equal to the spans that a worker exports.
-    ///
-    /// The span of an execution that has not finished ends at its last event.
     pub async fn load_trace(&self, id: ExecutionId) -> Result<Vec<FinishedSpan>, EngineError> {
         let (mut spans, mut waiting, mut found) = (Vec::new(), VecDeque::from([id]), 1);
         while let Some(id) = waiting.pop_front() {

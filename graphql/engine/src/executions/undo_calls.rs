@@ -21,8 +21,7 @@ pub struct UndoCall {
 
 impl ExecutionReader {
     /// Returns the calls that undo the finished steps of an unfinished execution and of its
-    /// sub-plans. Reads a limited number of sub-plans. The calls of each execution are in the order
-    /// in which Faber makes them. Returns no calls of an execution that does not compensate.
+    /// sub-plans. Reads a limited number of sub-plans.
     pub async fn undo_calls(&self, execution: &Execution) -> Result<Vec<UndoCall>, EngineError> {
         let (mut calls, mut children) = (list_undo_calls(execution), list_open_children(execution));
         for _ in 0..MAX_READ_EXECUTIONS {

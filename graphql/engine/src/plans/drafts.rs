@@ -72,10 +72,8 @@ impl Plans {
             .map_err(|diagnostics| EngineError::InvalidPlan { diagnostics, request: None })
     }
 
-    /// Compiles a draft and stores the plan. Stores nothing if the draft has an error.
-    ///
-    /// A draft that names a request becomes the next version of that request. Any other draft
-    /// starts a new request.
+    /// Compiles a draft and stores the plan. A draft that names a request becomes the next version
+    /// of that request.
     pub async fn create_plan(&self, draft: &Draft) -> Result<Verdict, EngineError> {
         let request = match &draft.request_id {
             Some(id) => Some(self.find_request(id).await?),

@@ -1,9 +1,5 @@
 //! The guard of plans that a model made from a query: the query must ask for each call with an
 //! effect, and must contain its values.
-//!
-//! The offline planner plans only those clauses of a query that ask for something to be done. The
-//! guard classifies the clauses in the same way. It does not check plans that a person or a program
-//! wrote.
 
 #[cfg(test)]
 mod tests;
@@ -88,8 +84,7 @@ impl<'a> GuardedQuery<'a> {
     }
 
     /// Accepts the values and the tools of those steps of an earlier plan that need no approval,
-    /// because a person wrote this plan or the guard checked it. Also accepts the values that all
-    /// of its steps returned.
+    /// and the values that its steps returned.
     pub(super) fn accept_earlier_calls(mut self, earlier: &EarlierPlan) -> Self {
         for step in earlier.draft.tools.iter().filter(|step| step.requires_approval != Some(true)) {
             let undo = step.compensate.as_ref().and_then(|undo| undo["name"].as_str());

@@ -8,11 +8,8 @@ use shared::{
 const MAX_INPUTS_BYTES: usize = 64 << 10;
 const MAX_INPUTS_DEPTH: usize = 64;
 
-/// Returns the JSON Schema of a plan's input, or an error.
-///
-/// The short form names each input: `{"name": {"type": "string"}, "n": "integer"}`. An input
-/// without `default` is required, unless it has `required: false`. Inputs that are not named are
-/// not allowed.
+/// Returns the JSON Schema of a plan's input, or an error. The short form names each input:
+/// `{"name": {"type": "string"}, "n": "integer"}`.
 pub(super) fn to_schema(written: &Value) -> Result<Value, String> {
     let Value::Object(fields) = written else {
         return Err("write a JSON Schema, or `{\"name\": {\"type\": \"string\"}}`".to_owned());

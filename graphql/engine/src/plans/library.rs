@@ -23,7 +23,7 @@ use shared::{
 use super::{export, inputs};
 use crate::error::EngineError;
 
-const MAX_NAME_CHARS: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 const MAX_COMPARED_NAMES: usize = 1_000;
 const MAX_SUB_PLANS: usize = 1_000;
 const MAX_LABELLED_REQUESTS: usize = 1_024;
@@ -209,7 +209,7 @@ impl PlanLibrary {
         name: &str,
         plan: PlanId,
         inputs: Option<&Value>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<SavedPlan, EngineError> {
         check_name(name)?;
         let inputs = match inputs {
             None | Some(Value::Null) => None,
@@ -222,7 +222,8 @@ impl PlanLibrary {
             return Err(EngineError::not_found("plan", plan));
         }
         let saved = SavedPlan { name: name.to_owned(), plan, inputs, at: self.clock.now() };
-        Ok(self.store.save_plan(&saved).await?)
+        self.store.save_plan(&saved).await?;
+        Ok(saved)
     }
 
     pub async fn saved_plans(
@@ -234,7 +235,7 @@ impl PlanLibrary {
     }
 
     pub async fn saved_plan(&self, name: &str) -> Result<Option<SavedPlan>, StoreError> {
-        if name.is_empty() || name.len() > MAX_NAME_CHARS {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Ok(None);
         }
         self.store.find_saved_plan(name).await
@@ -249,7 +250,7 @@ impl PlanLibrary {
         if let Some(saved) = self.saved_plan(name).await? {
             return Ok(saved);
         }
-        let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+        let name: String = name.chars().take(MAX_NAME_BYTES).collect();
         let saved_plans = self.saved_plans(None, MAX_COMPARED_NAMES).await?;
         let help = did_you_mean(&name, saved_plans.iter().map(|saved| saved.name.as_str()));
         let help = help.map(|help| format!(": {help}")).unwrap_or_default();
@@ -258,7 +259,7 @@ impl PlanLibrary {
 
     /// Removes a name. The plan stays. Returns whether the name existed.
     pub async fn remove_saved_plan(&self, name: &str) -> Result<bool, StoreError> {
-        if name.is_empty() || name.len() > MAX_NAME_CHARS {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Ok(false);
         }
         self.store.remove_saved_plan(name).await
@@ -267,8 +268,8 @@ impl PlanLibrary {
 
 fn check_name(name: &str) -> Result<(), EngineError> {
     let invalid = |reason: &str| Err(EngineError::InvalidArgument(format!("`name` {reason}")));
-    if name.is_empty() || name.len() > MAX_NAME_CHARS {
-        return invalid(&format!("has {} bytes; write 1 to {MAX_NAME_CHARS}", name.len()));
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return invalid(&format!("has {} bytes; write 1 to {MAX_NAME_BYTES}", name.len()));
     }
     if name.trim() != name || name.chars().any(char::is_control) {
         return invalid("must not begin or end with a space, or contain control characters");

@@ -9,9 +9,7 @@ use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan
 
 use super::{PlanningScope, Plans};
 
-/// Number of the best tools that a model sees, unless the caller sets `max_tools`. The model also
-/// sees the tool that requests a replan, and the tools of the offline draft, or in a replan those
-/// of the earlier plan.
+/// Number of the best tools that a model sees, unless the caller sets `max_tools`.
 const DEFAULT_MODEL_TOOLS: usize = 8;
 /// A model sees all tools if there are at most this many. They are the same for each query, so that
 /// a server can reuse its work on them. They include the eight tools of `flow`.
@@ -57,9 +55,7 @@ impl Plans {
         (self.keep_best_candidates(query, all_tools, plan, scope).await, result)
     }
 
-    /// Keeps the best candidates for a model, because the model reads each of them. Also keeps the
-    /// tools of `plan` and the tool that requests a replan. Keeps all candidates if there are few,
-    /// or if the caller set `max_tools`.
+    /// Keeps the best candidates for a model, because the model reads each of them.
     pub(super) async fn keep_best_candidates(
         &self,
         query: &str,
@@ -86,8 +82,6 @@ impl Plans {
 }
 
 /// Returns the draft of the offline planner if the model's plan is still invalid after all repairs.
-/// If the model does not answer, returns an error that only mentions the draft, because the caller
-/// asked for a model. Returns other errors unchanged.
 pub(super) fn replace_failed_plan(
     err: PlanningError,
     draft: ProposedPlan,

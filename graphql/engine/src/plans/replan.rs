@@ -37,7 +37,7 @@ impl PlanCompiler for ReplanCompiler<'_> {
 }
 
 impl ReplanCompiler<'_> {
-    /// Searches the whole catalog, because the planner may have seen only a part of it.
+    /// Looks up tools in the whole catalog, because the planner has perhaps seen only a part of it.
     fn carry_over(&self, draft: &mut Draft) {
         carry_over(draft, &self.earlier.draft, self.compiler.catalog);
     }

@@ -1,5 +1,5 @@
-//! Tests queries that a model plans. The draft of the offline planner is a hint, and the plan if
-//! the model fails.
+//! Tests queries that a model plans. The draft of the offline planner is a hint, and becomes the
+//! plan if the model's plan is invalid.
 
 use std::sync::Arc;
 

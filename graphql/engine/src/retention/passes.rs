@@ -1,12 +1,6 @@
-//! Removes finished executions whose age depends on their state or their labels.
-//!
-//! A policy has a few different ages. For each age, a pass reads from an index the executions that
-//! have reached this age since the previous pass. It removes those executions to which this age
-//! applies. So an execution is read once for each age, however long it is kept. Plans and requests
-//! without an execution are also read once, when they reach the longest age.
-//!
-//! Once a day, a full pass begins with the oldest data again. It finds data that the other passes
-//! miss: restored data, and plans whose name or last reference was removed later.
+//! Removes finished executions if their maximum age depends on their state or their labels. Each
+//! age has its own pass over an index, so an execution is read once for each age, however long it
+//! is kept.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -209,7 +203,7 @@ impl DocumentPass {
     fn next_page(&mut self, before: Timestamp) -> Page {
         let first = || RunningPass { before, after: Cursor { at: before, id: String::new() } };
         let running = self.running_pass.get_or_insert_with(first);
-        Page { first: PAGE_LEN, after: Some(running.after.clone()) }
+        Page { after: Some(running.after.clone()), ..Page::first_items(PAGE_LEN) }
     }
 
     fn finish_page<T, Id>(
@@ -234,11 +228,8 @@ impl DocumentPass {
     }
 }
 
-/// Returns the time after which the next page begins. `last` is the time at which the last
-/// execution of this page finished.
-///
-/// Further executions can have finished at the time `last`, so the next page includes this time,
-/// unless all executions of the page finished at this time.
+/// Returns the time after which the next page begins. Further executions can have finished at the
+/// time `last`, at which the last execution of this page finished.
 fn next_position(after: Timestamp, last: Timestamp) -> Timestamp {
     let before = last - TimeDelta::microseconds(1);
     if before > after { before } else { last }

@@ -1,8 +1,6 @@
 //! Learns from executions which tools follow each other, and which tools succeed for which queries.
-//!
-//! One record holds all lessons and the time until which executions are included. A node replaces
-//! the record only if no other node has replaced it since it was read, so every execution counts
-//! once even if several nodes learn.
+//! A node replaces the record of all lessons only if no other node has replaced it, so every
+//! execution counts once.
 
 use std::{
     sync::{
@@ -187,9 +185,8 @@ impl Learning {
         Ok(if is_stored { RoundResult { count, has_more } } else { RoundResult::default() })
     }
 
-    /// Adds all outcomes or none, and of many outcomes only the newest. Returns `false` if the
-    /// embedder fails, so that a later round must try again. Drops the outcomes if no embedder is
-    /// configured.
+    /// Adds all outcomes or none, and of many outcomes only the newest. Returns `false` if a later
+    /// round must try again.
     async fn learn_outcomes(&self, outcomes: &mut Outcomes, mut new: Vec<QueryOutcome>) -> bool {
         let new = new.split_off(new.len().saturating_sub(MAX_QUERIES_PER_ROUND));
         let err = match self.add_outcomes(outcomes.clone(), new).await {
@@ -279,8 +276,7 @@ impl Learning {
     }
 
     /// Returns completed and failed executions that finished after `since` and until `until`,
-    /// oldest first. Leaves out executions with long logs, and executions that were created more
-    /// than [`MAX_DURATION`] before `since`. If there are too many, returns only the newest.
+    /// oldest first. If there are too many, returns only the newest.
     async fn list_finished(
         &self,
         since: Timestamp,
@@ -289,7 +285,7 @@ impl Learning {
         let from = since.checked_sub_signed(MAX_DURATION);
         let states = vec![ExecutionState::Completed, ExecutionState::Failed];
         let filter = ExecutionFilter { states, from, ..ExecutionFilter::default() };
-        let mut page = Page { first: PAGE_SIZE, after: None };
+        let mut page = Page::first_items(PAGE_SIZE);
         let mut finished = Vec::new();
         let mut seen = 0;
         loop {

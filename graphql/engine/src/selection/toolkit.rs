@@ -23,8 +23,8 @@ use toolbox::{ReadyTool, ToolLookup};
 use super::Selection;
 use crate::{error::EngineError, tools::inventory::to_tool_name};
 
-/// Planning uses the tools of the named actions, and of all actions that are at most this number of
-/// `next` edges away.
+/// Number of `next` edges that planning follows from the named actions. It uses the tools of all
+/// these actions, except along edges below the default threshold.
 const PLANNING_HOPS: usize = 1;
 
 /// The action or tool to which a new edge leads or from which it comes, and the score of the edge.
@@ -223,9 +223,7 @@ impl Selection {
         Ok(changed.await?.0)
     }
 
-    /// Stores a change. Fails if the result is too large, if a new action has the name of a tool,
-    /// or if the caller is not allowed to use a new tool. Calls `change` again if another node has
-    /// changed the toolkit.
+    /// Stores a change. Calls `change` again if another node has changed the toolkit.
     async fn change_toolkit<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

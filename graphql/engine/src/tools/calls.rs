@@ -9,7 +9,7 @@ use serde_json::Value;
 use shared::{
     id::{CallId, ToolName, ToolSetName},
     limits,
-    store::{StoreError, Usage},
+    store::{Cursor, StoreError, Usage},
     tool::{Effect, ToolError, set_prefix},
 };
 use tokio::time;
@@ -18,7 +18,7 @@ use toolbox::{ReadyTool, ToolContext, ToolLookup, blobs::Blobs, dispatch};
 
 use super::{
     Tools,
-    history::{self, DirectCall},
+    history::{self, CallListing, DirectCall},
 };
 use crate::error::EngineError;
 
@@ -198,8 +198,31 @@ impl Tools {
         tool: Option<&str>,
         first: usize,
     ) -> Result<Vec<DirectCall>, EngineError> {
+        Ok(self.list_calls_after(tool, None, first).await?.calls)
+    }
+
+    /// Lists calls that are older than the call with the cursor `after`, the newest first. The
+    /// cursor has the time and the id of a call.
+    pub async fn list_calls_after(
+        &self,
+        tool: Option<&str>,
+        after: Option<&Cursor>,
+        first: usize,
+    ) -> Result<CallListing, EngineError> {
+        let is_wanted = self.call_filter(tool);
+        let listing = history::list_calls(&*self.store, after, first, is_wanted).await?;
+        let calls = listing.calls.into_iter().map(|call| self.with_short_name(call)).collect();
+        Ok(CallListing { calls, ..listing })
+    }
+
+    pub async fn count_calls(&self, tool: Option<&str>) -> Result<usize, EngineError> {
+        Ok(history::count_calls(&*self.store, self.call_filter(tool)).await?)
+    }
+
+    /// Returns a function that selects calls by the recorded name of their tool.
+    fn call_filter(&self, tool: Option<&str>) -> impl Fn(&str) -> bool {
         let names = tool.map(|name| self.recorded_names(name));
-        let is_wanted = |tool: &str| {
+        move |tool: &str| {
             let is_named =
                 names.as_ref().is_none_or(|names| names.iter().any(|name| name.matches(tool)));
             // A caller with tool patterns does not see calls that are recorded under an invalid
@@ -207,9 +230,7 @@ impl Tools {
             let is_visible = self.grant.allows_every_tool()
                 || tool.parse().is_ok_and(|tool| self.grant.allows(&tool));
             is_named && is_visible
-        };
-        let calls = history::list_calls(&*self.store, first, is_wanted).await?;
-        Ok(calls.into_iter().map(|call| self.with_short_name(call)).collect())
+        }
     }
 
     /// Returns the names under which calls of a tool are recorded. If no tool has the name, it was
@@ -226,9 +247,8 @@ impl Tools {
         names
     }
 
-    /// Returns the usage of each tool that the caller is allowed to use, on all nodes, in plans and
-    /// outside plans. If a toolset was renamed, the usage under its former name is added to that
-    /// under the current name.
+    /// Returns the usage of each tool that the caller is allowed to use, on all nodes. The usage
+    /// under a former name of a toolset counts under the current name.
     pub async fn load_usage(&self) -> Result<Vec<Usage>, EngineError> {
         self.flush_usage().await?;
         let mut usages: BTreeMap<ToolName, Usage> = BTreeMap::new();

@@ -6,7 +6,7 @@ use shared::{
     id::ToolName,
     json::json_size,
     limits,
-    store::{Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
+    store::{Cursor, Record, RecordKind, RecordPage, Store, StoreError, WriteCondition},
 };
 
 /// Maximum number of calls that one request returns. Also the maximum number of record names in one
@@ -70,7 +70,7 @@ async fn put_call(
     });
     // The names of records begin with the time, which sorts them. They also contain the token and
     // the tool, so that a list for one of them reads no other records.
-    let mut name = format!("{:020} {}", call.at.timestamp_micros(), call.id);
+    let mut name = record_name_start(call.at, &call.id);
     if let Some(token) = token {
         name.push(TOKEN_SEPARATOR);
         name.push_str(&encode_token(token));
@@ -82,12 +82,30 @@ async fn put_call(
     store.put_record(&record, WriteCondition::Never).await.map(drop)
 }
 
+fn record_name_start(at: Timestamp, id: &str) -> String {
+    format!("{:020} {id}", at.timestamp_micros())
+}
+
+/// Part of the list of calls, the newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallListing {
+    pub calls: Vec<DirectCall>,
+    /// `true` if older calls follow. It can be `true` by mistake if the name of a removed tool is
+    /// invalid.
+    pub has_more: bool,
+}
+
+/// Lists calls that are older than the call with the cursor `after`.
 pub(super) async fn list_calls(
     store: &dyn Store,
+    after: Option<&Cursor>,
     first: usize,
     is_wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<DirectCall>, StoreError> {
-    let (mut calls, mut bytes, mut after) = (Vec::new(), 0, None);
+) -> Result<CallListing, StoreError> {
+    let (mut calls, mut bytes) = (Vec::new(), 0);
+    // The start of a record's name comes before the name itself, so the newest-first list continues
+    // with older records.
+    let mut after = after.map(|cursor| record_name_start(cursor.at, &cursor.id));
     let maximum = first.min(MAX_CALLS);
     loop {
         let page = RecordPage { after, newest: true, ..RecordPage::first_records(MAX_CALLS) };
@@ -97,7 +115,7 @@ pub(super) async fn list_calls(
         let is_last = names.len() < MAX_CALLS;
         for name in names.iter().filter(|name| tool_in_record_name(name).is_none_or(&is_wanted)) {
             if calls.len() >= maximum || bytes >= limits::ANSWER_BYTES {
-                return Ok(calls);
+                return Ok(CallListing { calls, has_more: true });
             }
             let found = store.find_record(RecordKind::Call, name).await?.and_then(read_call);
             if let Some(call) = found.filter(|call| is_wanted(&call.tool)) {
@@ -107,9 +125,29 @@ pub(super) async fn list_calls(
             }
         }
         if is_last {
-            return Ok(calls);
+            return Ok(CallListing { calls, has_more: false });
         }
     }
+}
+
+/// Counts calls by the names of their records. Reads a record only if its name has no tool.
+pub(super) async fn count_calls(
+    store: &dyn Store,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<usize, StoreError> {
+    let all = RecordPage::first_records(usize::MAX).names_only();
+    let mut count = 0;
+    for record in store.list_records(RecordKind::Call, all).await? {
+        let is_counted = match tool_in_record_name(&record.name) {
+            Some(tool) => is_wanted(tool),
+            None => {
+                let found = store.find_record(RecordKind::Call, &record.name).await?;
+                found.and_then(read_call).is_some_and(|call| is_wanted(&call.tool))
+            }
+        };
+        count += usize::from(is_counted);
+    }
+    Ok(count)
 }
 
 /// Returns the stored form of a value. A long value becomes a text with its size and its beginning.

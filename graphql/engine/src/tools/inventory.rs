@@ -53,8 +53,7 @@ impl Inventory {
     }
 
     /// Like [`wait_until_connected`](Self::wait_until_connected), but does not start idle toolsets
-    /// that the caller cannot plan with: inactive toolsets, and, unless `names` is empty, toolsets
-    /// that `names` does not contain.
+    /// that the caller cannot plan with. An empty `names` stands for all toolsets.
     pub async fn wait_for_plannable(&self, names: &[ToolSetName]) {
         self.read_changes().await;
         self.toolbox().reconnect_all();

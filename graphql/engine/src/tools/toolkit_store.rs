@@ -1,9 +1,5 @@
-//! The stored toolkit: the same graph on every node.
-//!
-//! The graph starts as the configuration describes it. One record in the store holds all changes
-//! since then, [apart](Changes) from the configuration. A change reads the record and replaces it
-//! only if no other node has replaced it in between. Otherwise the change starts again with the new
-//! record.
+//! The stored toolkit: the same graph on every node. One record in the store holds all changes of
+//! the configured graph.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -60,8 +56,7 @@ impl ToolkitStore {
     }
 
     /// Stores the result of `change`, unless `check` rejects it. `check` gets the graph before and
-    /// after the change. If other nodes change the toolkit, both functions are called again with
-    /// the newest graph.
+    /// after the change. Both are called again if other nodes change the toolkit.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut Toolkit) -> Result<T, ToolkitError>,

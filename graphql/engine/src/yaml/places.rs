@@ -13,11 +13,8 @@ use serde_saphyr::Spanned;
 /// stack.
 const MAX_DEPTH: usize = 64;
 
-/// Returns the line of the value at a path such as `toolsets[0].source`. If `key` is given, returns
-/// the line of the first key with that name inside the value.
-///
-/// Parses the document again, so call this only for a message. Returns `None` if the document has
-/// no such value or more than 64 levels.
+/// Returns the line of the value at a path such as `toolsets[0].source`, or of the first key `key`
+/// inside the value. Parses the document again, so call this only for a message.
 pub fn find_line(text: &str, path: &str, key: Option<&str>) -> Option<u64> {
     let options = serde_saphyr::options! { budget: serde_saphyr::budget! { max_depth: MAX_DEPTH } };
     let document: Node = serde_saphyr::from_str_with_options(text, options).ok()?;

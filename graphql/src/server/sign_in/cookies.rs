@@ -10,9 +10,9 @@ pub(super) enum Cookie {
 }
 
 impl Cookie {
-    /// Returns the name. Browsers accept the beginning `__Host-` only from this host over HTTPS and
-    /// only with the path `/`. So another subdomain cannot add a cookie that the browser sends first.
-    /// The name has the path prefix, because servers with other prefixes can have the same host.
+    /// Returns the name. Over HTTPS it begins with `__Host-`, so that another subdomain cannot add
+    /// a cookie of this name, and ends with the path prefix, because servers with other prefixes
+    /// can have the same host.
     fn name(self, base_url: &str) -> String {
         let name = match self {
             Self::Login => "faber_login",

@@ -1,8 +1,4 @@
 //! Identifies callers with a token or a session of an OpenID provider.
-//!
-//! A layer in front of all routes checks the token or the cookie, and stores the outcome in the
-//! request. `entry` uses the outcome instead of the tokens of the configuration. `own_page` protects
-//! sessions against other sites, and `routes` has the sign-in and the metadata for MCP clients.
 
 mod cookies;
 mod own_page;
@@ -142,8 +138,7 @@ impl SignInState {
     }
 
     /// Returns the address under which the client reaches this server, with the path prefix and
-    /// without a slash at the end. Without a configured address and without TLS, a name of this
-    /// machine means plain HTTP. Any other name means HTTPS, because a proxy adds it.
+    /// without a slash at the end.
     fn base_url(&self, request: &Request) -> String {
         if let Some(url) = self.sign_in.public_url() {
             return format!("{url}{}", self.path_prefix);

@@ -1,8 +1,6 @@
-//! The protection of sessions against other sites (CSRF).
-//!
-//! A browser adds the cookie to every request to this server, also to requests that another site
-//! causes. So a request with a session must show that a page of this server sent it. Requests with
-//! a token need no such proof, because another site does not know the token.
+//! The protection of sessions against other sites (CSRF). A browser adds the cookie also to
+//! requests that another site causes, so a request with a session must show that a page of this
+//! server sent it.
 
 use axum::http::{HeaderMap, Method, header};
 
@@ -12,8 +10,8 @@ use super::super::{hosts::Origin, refusal::Refusal};
 /// for other origins.
 const PAGE_HEADER: &str = "x-faber-page";
 
-/// Rejects a request with a session unless a page of this server sent it. A WebSocket must show
-/// this by `Origin` or `Sec-Fetch-Site`, because pages cannot add headers to its handshake.
+/// Rejects a request with a session unless a page of this server sent it. A request that only reads
+/// needs no proof, unless its headers name another site.
 pub(super) fn check_own_page(
     method: &Method,
     headers: &HeaderMap,

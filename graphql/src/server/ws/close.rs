@@ -76,10 +76,8 @@ impl Closing {
     }
 }
 
-/// Closes a WebSocket, and waits a short time for the client's close.
-///
-/// Reads and drops further messages, because unread input would reset the connection before the
-/// client sees the code.
+/// Closes a WebSocket, and waits a short time for the client's close. Drops further messages,
+/// because unread input would reset the connection before the client sees the code.
 pub(super) async fn close<S>(socket: S, closing: Closing)
 where
     S: Sink<Message, Error = Error> + Stream<Item = Result<Message, Error>> + Unpin,

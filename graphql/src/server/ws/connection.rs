@@ -1,7 +1,5 @@
-//! The loop of one WebSocket.
-//!
-//! The loop polls operations only while the outbox has space. So a slow client delays only its own
-//! operations, and misses no message.
+//! The loop of one WebSocket. It polls operations only while the outbox has space, so that a slow
+//! client delays only its own operations.
 
 use std::{
     collections::VecDeque,

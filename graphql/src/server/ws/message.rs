@@ -1,8 +1,5 @@
-//! The messages of both subprotocols.
-//!
-//! The package `graphql-ws` uses `graphql-transport-ws`. The older package
-//! `subscriptions-transport-ws` uses `graphql-ws`. The two subprotocols differ mostly in the names
-//! of messages.
+//! The messages of both subprotocols. The package `graphql-ws` uses `graphql-transport-ws`, and the
+//! older package `subscriptions-transport-ws` uses `graphql-ws`.
 
 use async_graphql::{Request, ServerError};
 use axum::http::HeaderValue;

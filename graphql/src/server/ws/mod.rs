@@ -1,7 +1,4 @@
 //! GraphQL over WebSockets in both subprotocols.
-//!
-//! `message` parses and formats messages. `session` decides how to react to them, and does no input
-//! or output. `connection` runs the loop.
 
 mod close;
 mod connection;

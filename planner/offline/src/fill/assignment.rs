@@ -37,8 +37,7 @@ impl Filler<'_> {
     }
 
     /// Returns the points that a candidate adds to a choice, or `None` if its slot already has a
-    /// value and the candidate may not repeat. A further value of a slot adds most if it is an item
-    /// of a list, or if the slots follow each other in the same order again.
+    /// value and the candidate may not repeat.
     fn gain(&self, state: &Assignment, candidate: &Candidate, all: &[Candidate]) -> Option<f32> {
         let weights = self.weights;
         let is_used = |(slot, _): &(usize, _)| state.counts[*slot] > 0;

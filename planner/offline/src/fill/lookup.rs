@@ -1,7 +1,5 @@
-//! Calls of a tool that only reads, from the values that a query mentions anywhere.
-//!
-//! No grammar tells the slot of a value. The form of the value and the words around it tell the
-//! slot. A slot may get several values, which become several calls.
+//! Calls of a tool that only reads, from the values that a query mentions anywhere. The form of a
+//! value and the words around it tell its slot.
 
 use std::collections::BTreeMap;
 
@@ -226,8 +224,7 @@ fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
     (!slot.is_whole || value.is_i64()).then(|| Value::Number(value.clone()))
 }
 
-/// Makes at most 16 calls of the values. Values of several slots go together if the query says
-/// `respectively` or mentions the slots in turns. Otherwise each value goes with each value of the
+/// Makes at most 16 calls of the values. Without a pairing, each value goes with each value of the
 /// other slots: `Oslo and Rome for 3 and 5 days`.
 fn spread_values(
     values: &BTreeMap<usize, Vec<PlacedValue>>,

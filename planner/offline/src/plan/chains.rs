@@ -1,7 +1,5 @@
-//! Answers to queries whose words name only a wanted value and known values.
-//!
-//! [`planner::toolkit::chain`] finds the calls from the known values to the wanted value. A list
-//! never gives a value, because the query does not say which of its items is meant.
+//! Answers to queries whose words name only a wanted value and known values. A list never gives a
+//! value, because the query does not say which of its items is meant.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 

@@ -1,7 +1,4 @@
 //! Lookups: calls of one tool, where there are few tools and all of them only read.
-//!
-//! The tool that shares most words and values with the query answers it. A doubt names each value
-//! of the query that no parameter takes.
 
 use std::collections::BTreeSet;
 

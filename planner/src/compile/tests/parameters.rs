@@ -229,7 +229,7 @@ fn a_path_that_an_output_does_not_declare_is_a_warning() {
         (open(json!({ "additionalProperties": true })), "age", vec![]),
         (open(json!({ "additionalProperties": { "type": "string" } })), "nme", near()),
         (open(json!({ "patternProperties": { "^x": {} } })), "age", vec![]),
-        // These schemas may declare fields elsewhere, so no field is reported.
+        // These schemas may allow other fields, so no field is reported.
         (open(json!({ "allOf": [{ "properties": { "nme": {} } }] })), "nme", vec![]),
         (open(json!({ "$ref": "#/x" })), "nme", vec![]),
         (json!({ "type": "object" }), "nme", vec![]),

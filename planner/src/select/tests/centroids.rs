@@ -144,7 +144,7 @@ async fn a_query_vector_of_another_length_is_rejected() {
 }
 
 #[tokio::test]
-async fn collisions_are_dot_products_of_centroids() {
+async fn collisions_compare_centroids_by_dot_product_or_cosine() {
     let (known, tools) = make_world();
     let centroids = Selector::new(Some(known)).centroids(&tools).await.unwrap();
     // The means are (0.933, 0.2, 0) and (0, 0.3, 0.9).

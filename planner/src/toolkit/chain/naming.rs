@@ -1,8 +1,5 @@
-//! The types that words name: `shipment id`, `the current refund status`.
-//!
-//! A type has the words of all its fields, because tools call one thing by several names. A word
-//! counts more if few types have it. If the text contains a whole name, the words of this name
-//! count more.
+//! The types that words name: `shipment id`, `the current refund status`. A type has the words of
+//! all its fields, because tools call one thing by several names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +13,8 @@ use crate::select::words;
 const WORD_POINTS: f64 = 2.0;
 /// Factor for the points of a word that only the description has.
 const DESCRIBED_WORD_FACTOR: f64 = 0.4;
-/// Additional points for each word of a name that the text contains as a whole.
+/// Additional points for each word of the longest name of several words that the text contains as a
+/// whole.
 const WHOLE_NAME_POINTS: f64 = 1.0;
 /// Additional points for an id, because people name the id of a thing more often than its status.
 const ID_POINTS: f64 = 0.5;
@@ -131,9 +129,8 @@ impl ChainGraph {
 }
 
 impl Vocabulary {
-    /// Returns the type that a piece of a sentence names, by the stems of its words. Returns `None`
-    /// if another type fits about as well, or if no name of the type has one of the words.
-    /// `accepts` must be `true` for the fields of the type.
+    /// Returns the type that a piece of a sentence names. Returns `None` if another type fits about
+    /// as well. `accepts` must be `true` for the fields of the type.
     pub fn find(
         &self,
         query_words: &[&str],

@@ -1,9 +1,5 @@
-//! The cheapest route from given values to a wanted field.
-//!
-//! First, the search goes backward from the wanted type and collects the tools that may lead to it.
-//! Then it goes forward from the given values through these tools only, the cheapest first (Knuth's
-//! generalisation of Dijkstra's algorithm to calls with several parameters). Both searches are
-//! bounded.
+//! The cheapest route from given values to a wanted field: Knuth's generalisation of Dijkstra's
+//! algorithm to calls with several parameters.
 
 use std::{
     cmp::Reverse,

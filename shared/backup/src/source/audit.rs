@@ -8,7 +8,7 @@ impl Source<'_> {
         let filter = AuditFilter { from: self.since, ..AuditFilter::default() };
         let mut after = None;
         loop {
-            let page = Page { first: PAGE_LEN, after };
+            let page = Page { after, ..Page::first_items(PAGE_LEN) };
             let listing = self.store.list_audit_entries(&filter, &page).await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             for (_, entry) in listing.items {

@@ -23,7 +23,9 @@ impl Source<'_> {
         let store = self.store;
         let mut after = None;
         loop {
-            let listing = store.list_requests(&filter, &Page { first: PAGE_LEN, after }).await?;
+            let listing = store
+                .list_requests(&filter, &Page { after, ..Page::first_items(PAGE_LEN) })
+                .await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             let requests = stream::iter(listing.items).map(|(_, request)| async move {
                 let transcript = store.transcript_after(request.id, 0).await;
@@ -79,7 +81,7 @@ impl Source<'_> {
     pub(super) async fn write_plans(&mut self) -> Result<(), BackupError> {
         let mut after = None;
         loop {
-            let page = Page { first: PAGE_LEN, after };
+            let page = Page { after, ..Page::first_items(PAGE_LEN) };
             let listing = self.store.list_plans(&PlanFilter::default(), &page).await?;
             after = listing.items.last().map(|(cursor, _)| cursor.clone());
             for (cursor, listed) in listing.items {
@@ -107,7 +109,7 @@ impl Source<'_> {
         }
         let (from, to) = (self.since, Some(self.began_at - MAX_SKEW));
         let filter = ExecutionFilter { plan: Some(plan), from, to, ..ExecutionFilter::default() };
-        let found = self.store.list_heads(&filter, &Page { first: 1, after: None }).await?;
+        let found = self.store.list_heads(&filter, &Page::first_items(1)).await?;
         Ok(!found.items.is_empty())
     }
 

@@ -1,8 +1,5 @@
-//! Reads and writes the logs of executions. Each log is written up to the event that was its last
-//! event when it was read.
-//!
-//! Each log is folded before it is written, so a backup contains no log that a worker could not
-//! load.
+//! Reads and writes the logs of executions. Each log is folded before it is written, so a backup
+//! contains no log that a worker could not load.
 
 use std::{collections::BTreeSet, path::Path, pin::pin, sync::Arc, time::Duration};
 
@@ -86,11 +83,8 @@ impl Source<'_> {
         }
     }
 
-    /// Writes the log of a child. First writes the logs of those ancestors that come later in the
-    /// list.
-    ///
-    /// An ancestor comes later if the child has the same time, or an earlier time by the clock of
-    /// another node.
+    /// Writes the log of a child, after the logs of its ancestors. An ancestor can come later in
+    /// the list, because clocks of nodes differ.
     async fn write_child(
         &mut self,
         row: SpooledExecution,

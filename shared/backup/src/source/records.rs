@@ -144,8 +144,7 @@ impl Source<'_> {
 }
 
 /// Returns `true` if an export contains records of this kind. Decides on all kinds but blobs, which
-/// an export contains. An export contains records that belong to plans, to executions and to calls.
-/// Settings of a store are part of its backup only.
+/// an export contains.
 fn is_history(kind: RecordKind) -> bool {
     matches!(
         kind,

@@ -105,7 +105,8 @@ pub(super) async fn put_plan(
     let filter = PlanFilter { request: Some(info.request), ..PlanFilter::default() };
     let mut after = None;
     loop {
-        let listing = store.list_plans(&filter, &Page { first: PAGE_LEN, after }).await?;
+        let listing =
+            store.list_plans(&filter, &Page { after, ..Page::first_items(PAGE_LEN) }).await?;
         after = listing.items.last().map(|(cursor, _)| cursor.clone());
         let mut versions = listing.items.iter().map(|(_, listed)| listed);
         if let Some(other) = versions.find(|listed| listed.version == info.version) {
@@ -286,8 +287,8 @@ fn find_owner(name: &str) -> Option<ExecutionId> {
     name.split_once('/')?.0.parse().ok()
 }
 
-/// Compares two records. Stores do not keep the time of a key, and some keep missing fields as
-/// null.
+/// Compares two records. Stores do not keep the time of a key, and some keep missing fields of a
+/// saved plan as null.
 fn is_same_record(one: &Record, other: &Record) -> bool {
     let is_at_same_time = one.kind == RecordKind::Key || one.at == other.at;
     is_at_same_time

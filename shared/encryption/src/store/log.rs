@@ -135,8 +135,8 @@ impl Log for EncryptedStore {
         self.inner.remove_worker(worker).await
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        self.inner.list_workers(now).await
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        self.inner.list_leases(now).await
     }
 }
 

@@ -1,11 +1,5 @@
-//! Encrypts old values with the active key.
-//!
-//! The first pass reads every document and replaces those with other keys or clear values. The
-//! second pass replaces nothing. It counts the values that are left, because another process may
-//! have written values of an old key during the first pass.
-//!
-//! Nothing notes the progress. After an interruption, another run reads all documents again, and
-//! replaces only those that the first run did not reach.
+//! Encrypts old values with the active key. A second pass counts the values that are left, because
+//! another process may have written values of an old key during the first pass.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,7 +26,8 @@ use crate::{
     leaves::{edit_command, edit_event, edit_head, edit_plan, edit_query, edit_record},
 };
 
-/// Records of one page. A record of a large binary or of a cached output has up to some megabytes.
+/// Maximum number of records of one page. A record of a large binary or of a cached output has up
+/// to some megabytes.
 const RECORD_PAGE_LEN: usize = 16;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,4 @@
-//! Writes the BSON of a JSON text.
-//!
-//! The text is compact JSON as `serde_json` writes it. The encoder knows where each value begins
-//! and ends in the text, so it can store any value as text instead.
+//! Writes the BSON of a JSON text, which must be compact as `serde_json` writes it.
 
 use super::{MAX_DEPTH, MICROS, Times, Type};
 

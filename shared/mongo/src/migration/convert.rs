@@ -82,10 +82,7 @@ impl Mongo {
         Ok(stored.row)
     }
 
-    /// Converts an entry of a transcript.
-    ///
-    /// A large entry has several documents. The first document gets the time and the kind as
-    /// fields, so that only the content remains as text, as in new entries.
+    /// Converts an entry of a transcript. Only the content remains as text, as in new entries.
     pub(super) async fn convert_entry(&self, row: &Row) -> Result<RawDocumentBuf, StoreError> {
         let id = row.get_document("_id").map_err(|err| StoreError::corrupt("an entry", err))?;
         let request = rows::read_text(id, "r", "an entry")?;

@@ -1,8 +1,5 @@
-//! Creates the tables of counts, and counts the executions of a file that has none.
-//!
-//! Each transaction counts up to 10,000 executions and moves the cursor in `meta`. So a killed
-//! process loses at most one transaction, and several processes can count the same file. A process
-//! writes its first execution only after all executions are counted.
+//! Creates the tables of counts, and counts the executions of a file that has none. Each
+//! transaction moves a cursor, so several processes can count the same file.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use shared::store::{StoreError, backend::MigrationReport};

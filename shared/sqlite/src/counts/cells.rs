@@ -135,9 +135,8 @@ fn kind_condition(kind: i64) -> &'static str {
     }
 }
 
-/// Searches the executions for the bounds of a minute or of a cell with a label. Searches the cells
-/// of the next shorter period for the bounds of an hour or a day, because there are fewer cells
-/// than executions.
+/// Searches the cells of the next shorter period where that is possible, because there are fewer
+/// cells than executions.
 fn find_bounds(connection: &Connection, key: &CellKey) -> rusqlite::Result<Option<Bounds>> {
     let CellKey { level, label, slot, kind, state, error, tool } = key;
     let end = slot + LEVEL_MICROS[*level];

@@ -112,9 +112,7 @@ struct Counter<'a, 'b> {
 }
 
 impl Counter<'_, '_> {
-    /// Returns `true` if the tallies of plans can answer the query. Its groups must be by plan, or
-    /// by plan and state, and its filter must have at most one state and, besides `is_root`, no
-    /// other condition.
+    /// Returns `true` if the tallies of plans can answer the query.
     fn can_use_plans(&self) -> bool {
         let CountQuery { filter, groups, .. } = self.query;
         let states = filter.states.clone();

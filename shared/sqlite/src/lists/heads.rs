@@ -1,8 +1,5 @@
-//! Selects executions by a filter.
-//!
-//! If the filter allows it, a list reads an index that has the order of the list: the index of a
-//! label, of an error, of a state, or of all executions. The filter decides which index, because
-//! SQLite does not know how many rows a condition selects.
+//! Selects executions by a filter. The filter decides which index a list reads, because SQLite does
+//! not know how many rows a condition selects.
 
 use rusqlite::{Connection, params};
 use shared::{
@@ -66,7 +63,7 @@ fn has_few_executions(connection: &Connection, plan: PlanId) -> Result<bool, Sto
 }
 
 /// Selects from an index that has the rows in the order of the list, so that SQLite need not sort
-/// them. Sorts only the executions that need a person, and the executions of a plan that has few.
+/// many of them.
 fn start_query(columns: &str, filter: &ExecutionFilter, has_few: bool) -> Query {
     let mut query = match (filter.needs_person, &filter.labels[..]) {
         // Few executions need a person, so the search begins with them.

@@ -296,12 +296,12 @@ impl Documents for Memory {
     }
 
     async fn count_requests(&self, filter: &RequestFilter) -> Result<u64, StoreError> {
-        let all = Page { first: usize::MAX, after: None };
+        let all = Page::first_items(usize::MAX);
         Ok(self.list_requests(filter, &all).await?.items.len() as u64)
     }
 
     async fn count_plans(&self, filter: &PlanFilter) -> Result<u64, StoreError> {
-        let all = Page { first: usize::MAX, after: None };
+        let all = Page::first_items(usize::MAX);
         Ok(self.list_plans(filter, &all).await?.items.len() as u64)
     }
 }

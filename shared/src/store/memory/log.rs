@@ -168,8 +168,8 @@ impl Log for Memory {
         Ok(())
     }
 
-    async fn list_workers(&self, now: Timestamp) -> Result<Vec<WorkerId>, StoreError> {
-        Ok(self.lock_state().work.list_workers(now))
+    async fn list_leases(&self, now: Timestamp) -> Result<Vec<Lease>, StoreError> {
+        Ok(self.lock_state().work.list_leases(now).cloned().collect())
     }
 }
 
@@ -181,7 +181,7 @@ impl Permits for Memory {
         now: Timestamp,
     ) -> Result<Permission, StoreError> {
         let mut state = self.lock_state();
-        let live = state.work.list_workers(now);
+        let live: Vec<WorkerId> = state.work.list_leases(now).map(|lease| lease.worker).collect();
         Ok(state.permits.acquire(ask, now, |worker| !live.contains(&worker)))
     }
 

@@ -158,9 +158,8 @@ impl ExecutionIndex {
         self.leases.contains_key(&worker)
     }
 
-    pub(super) fn list_workers(&self, now: Timestamp) -> Vec<WorkerId> {
-        let live = self.leases.values().filter(|lease| lease.until > now);
-        live.map(|lease| lease.worker).collect()
+    pub(super) fn list_leases(&self, now: Timestamp) -> impl Iterator<Item = &Lease> {
+        self.leases.values().filter(move |lease| lease.until > now)
     }
 
     pub(super) fn renew_lease(&mut self, lease: Lease) {

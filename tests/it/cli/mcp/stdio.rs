@@ -199,7 +199,7 @@ async fn execute_returns_at_an_approval_and_approve_continues() {
     }
 }
 
-/// The plan has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
+/// The step has a timeout of a millisecond. The demo's `createAuthor` takes longer, so the outcome
 /// of its call is unknown.
 #[tokio::test]
 async fn a_call_with_an_unknown_outcome_is_settled() {

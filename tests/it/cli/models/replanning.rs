@@ -206,7 +206,7 @@ async fn an_mcp_client_waits_for_an_automatic_replan() {
     assert!(text.contains("closed for good"), "{text}");
 }
 
-/// The model declares that later steps depend on the output of a step.
+/// The first plan of the model ends with a step that asks for the next version.
 #[tokio::test]
 async fn flow_replan_asks_for_the_next_version_of_the_plan() {
     let workspace = Workspace::new();

@@ -155,14 +155,17 @@ async fn use_records(store: &dyn Store) {
 }
 
 pub(super) async fn read_lists(store: &dyn Store) {
-    for after in [None, Some(execution(20).to_string())] {
-        let after = after.map(|id| Cursor { at: at(0), id });
-        let page = Page { first: 3, after };
+    let cursor = || Some(Cursor { at: at(0), id: execution(20).to_string() });
+    for page in [
+        Page::first_items(3),
+        Page { after: cursor(), ..Page::first_items(3) },
+        Page { before: cursor(), ..Page::last_items(3) },
+    ] {
         list_executions(store, &page).await;
         list_requests(store, &page).await;
         list_audit_entries(store, &page).await;
     }
-    let first = Page { first: 3, after: None };
+    let first = Page::first_items(3);
     for request in [None, Some(request_id(1))] {
         let filter = PlanFilter { request, ..PlanFilter::default() };
         store.list_plans(&filter, &first).await.unwrap();

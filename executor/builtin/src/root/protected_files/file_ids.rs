@@ -1,8 +1,7 @@
 //! Ids of the files in some folders, cached by folder.
 //!
-//! Adding or removing an entry changes the change time (`ctime`) of the folder. So a folder is
-//! listed once, and later only its metadata is read. The cost depends on the number of folders, not
-//! of files.
+//! Adding or removing an entry changes the change time (`ctime`) of the folder. So a folder with
+//! the same time is not listed again.
 
 use std::{
     collections::BTreeMap,

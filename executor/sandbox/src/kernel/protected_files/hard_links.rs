@@ -9,8 +9,7 @@ use std::{
 
 use super::outermost_paths;
 
-/// Maximum number of files and folders to visit. A visit of so many files takes seconds. The
-/// folders of the command are visited only if one of Faber's files has several names.
+/// Maximum number of files and folders to visit. A visit of so many files takes seconds.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// Device and inode number of a file. They are the same under all its names.

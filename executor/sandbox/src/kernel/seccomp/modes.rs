@@ -1,9 +1,6 @@
-//! Calls that change modes and attributes of files, which Landlock does not restrict.
-//!
-//! A command can never create a setuid or setgid program, not even where it may write. Otherwise
-//! another user who runs the program would act as Faber's user. Without a mount namespace, a
-//! command cannot change extended attributes either. It can change modes, groups and dates, because
-//! unpacking an archive needs that.
+//! Calls that change modes and attributes of files, which Landlock does not restrict. A command can
+//! never create a setuid or setgid program, because another user who runs it would act as Faber's
+//! user.
 
 use nix::libc;
 use seccompiler::SeccompCmpOp;

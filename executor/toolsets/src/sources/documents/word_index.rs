@@ -1,7 +1,4 @@
-//! Similarity of texts to a question by TF-IDF (Salton and Buckley 1988).
-//!
-//! The similarity is the cosine of word vectors. The weight of a word is one plus the logarithm of
-//! its count, times its rarity. No model is needed, and results are equal on all machines.
+//! Similarity of texts to a question by TF-IDF (Salton and Buckley 1988). No model is needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,9 +32,8 @@ pub(super) fn read_data(
     };
     if let Some(message) = first_error(&answer) {
         let error = ToolError::failed(message);
-        // Forbids a retry if there is no `data`, because the request is invalid and will stay
-        // invalid. Also forbids a retry of a `once` call, because it would repeat the part of a
-        // mutation that succeeded.
+        // Without `data`, the request is invalid and will stay invalid. A retry of a `once` call
+        // would repeat the part of a mutation that succeeded.
         let retry_may_help = answer.get("data").is_some() && effect != Effect::Once;
         return Err(if retry_may_help { error } else { error.without_retry() });
     }

@@ -22,7 +22,7 @@ pub(super) fn nodes_per_tool(tools: usize) -> usize {
 }
 
 /// Makes the schema of a field's arguments. Input objects become `$defs`, because they may be
-/// recursive. After `max_nodes` nodes, further input objects accept any object.
+/// recursive.
 pub(super) fn build_schema(types: &Types, arguments: &[Argument], max_nodes: usize) -> Value {
     let mut builder = SchemaBuilder {
         types,

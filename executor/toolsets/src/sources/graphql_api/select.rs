@@ -1,7 +1,4 @@
 //! The selection of a field: all scalars, and objects down to a depth.
-//!
-//! Fields with required arguments are left out. So are objects of a type that is already being
-//! selected: an author's books are selected, but not the books' author.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,9 +112,8 @@ impl<'a> Selector<'a> {
         named_type.is_some_and(|(_, known)| matches!(known.kind, TypeKind::Scalar | TypeKind::Enum))
     }
 
-    /// Selects scalar and enum fields of the possible types. If two types have fields of the same
-    /// name and different types, only the first field is selected, because a response cannot have
-    /// both fields.
+    /// Selects scalar and enum fields of the possible types. A response cannot have two fields of
+    /// the same name and different types, so only the first is selected.
     fn select_members(
         &mut self,
         parent: &'a Type,

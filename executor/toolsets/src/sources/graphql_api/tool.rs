@@ -104,9 +104,8 @@ pub(super) fn tools(
 }
 
 impl FieldTool {
-    /// Writes the GraphQL document of a call: `mutation createAuthor($name: String!) {
-    /// createAuthor(name: $name) { id } }`. Leaves out absent arguments, because some servers treat
-    /// a variable without a value as null.
+    /// Writes the GraphQL document of a call. Leaves out absent arguments, because some servers
+    /// treat a variable without a value as null.
     fn write_document(&self, parameters: &Value) -> String {
         let Self { kind, field, arguments, selection, .. } = self;
         let kind = kind.as_str();

@@ -55,8 +55,9 @@ pub(super) struct Call {
     pub(super) security: Security,
 }
 
-/// Returns the operations with at least one of the configured tags. Leaves out operations that
-/// cannot be read.
+/// Returns the operations with at least one of the configured tags, or all operations if no tag is
+/// configured. Leaves out operations that cannot be read. Fails if no server has a valid address,
+/// or if more than [`MAX_TOOLS`] operations are left.
 pub(super) fn operations(
     set: &ToolSetName,
     document: &Document,

@@ -1,9 +1,7 @@
 //! Converts the schemas of a document into JSON Schemas.
 //!
-//! The result is always a valid JSON Schema, although OpenAPI 3.0 has its own dialect and documents
-//! have mistakes. Referenced schemas become `$defs`, so recursion is possible. The number of nodes
-//! is limited, because models read the schemas and a document may have thousands. Beyond the limit,
-//! a schema accepts any value.
+//! The number of nodes is limited, because models read the schemas and a document may have
+//! thousands. Beyond the limit, a schema accepts any value.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

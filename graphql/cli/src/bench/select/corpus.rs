@@ -79,9 +79,7 @@ impl Corpus {
     }
 }
 
-/// An embedder without a model. The letters of a word determine the word's vector, and the vectors
-/// of the words add up to the vector of a text, so texts that share words are close. Takes almost
-/// no time, and counts the texts that it embeds.
+/// An embedder without a model. Texts that share words are close.
 #[derive(Debug, Default)]
 pub(crate) struct WordEmbedder(AtomicUsize);
 

@@ -40,7 +40,7 @@ pub(super) fn with_null(mut schema: Value) -> Value {
     schema
 }
 
-/// Returns the schema of an object without other keys. An empty description is left out.
+/// Returns the schema of an object that allows no other fields. An empty description is left out.
 pub(in crate::config) fn object_schema(about: &str, required: &[&str], fields: Value) -> Value {
     let mut schema = json!({ "type": "object", "additionalProperties": false });
     if !about.is_empty() {

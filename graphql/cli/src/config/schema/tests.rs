@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use shared::schema::Schema;
 
 use super::{super::file, config_schema};
+use crate::plan_test::schema::test_file_schema;
 
 /// A key that no reader knows and that is similar to no known key.
 const UNKNOWN_KEY: &str = "zzzzzz";
@@ -247,9 +248,11 @@ fn the_examples_of_the_documentation_fit_the_schema() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the variable is for tests only")]
 fn the_golden_schemas_are_up_to_date() {
-    for (name, schema) in
-        [("faber.schema.json", config_schema()), ("plan.schema.json", plan_file_schema())]
-    {
+    for (name, schema) in [
+        ("faber.schema.json", config_schema()),
+        ("plan.schema.json", plan_file_schema()),
+        ("test.schema.json", test_file_schema()),
+    ] {
         let path = docs_folder().join("schemas").join(name);
         let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
         if std::env::var("FABER_BLESS").is_ok_and(|value| value == "1") {

@@ -2,12 +2,8 @@
 
 const MAX_CAUSE_BYTES: usize = 600;
 
-/// Returns the line of a message that names the cause.
-///
-/// Programs print the cause at different places of a trace: Python last, Node.js and Java first,
-/// and Rust below `Caused by:`. This function prefers the last cause after the last `Caused by:`.
-/// Otherwise it takes the last line that names an error, such as `Error:` or `ValueError:`, and
-/// otherwise the last line that is not a frame.
+/// Returns the line of a message that names the cause. Programs print the cause at different places
+/// of a trace: Python last, Node.js and Java first, and Rust below `Caused by:`.
 pub fn find_cause_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim_end).collect();
     let lines: Vec<&str> = lines.into_iter().filter(|line| !line.trim().is_empty()).collect();
@@ -21,7 +17,19 @@ pub fn find_cause_line(message: &str) -> String {
             })
             .unwrap_or_else(|| lines[0].trim()),
     };
-    clip_cause(found)
+    clip_cause(&name_program_by_file(found))
+}
+
+/// Removes the folders of a program that failed, because lists are too narrow for them and the cause:
+/// `` `/srv/tools/charge` exited with status 1: card declined ``.
+fn name_program_by_file(line: &str) -> String {
+    let shortened = line.strip_prefix('`').and_then(|rest| {
+        let (program, end) = rest.split_once("` ")?;
+        let (_, file) = program.rsplit_once('/')?;
+        let has_ended = end.starts_with("exited with ") || end.starts_with("was ended by ");
+        (has_ended && !file.is_empty()).then(|| format!("`{file}` {end}"))
+    });
+    shortened.unwrap_or_else(|| line.to_owned())
 }
 
 /// Returns the last cause of a chain of causes. Rust numbers the causes and prints them below the
@@ -180,6 +188,12 @@ mod tests {
             (shell, "cp: cannot stat 'x': No such file or directory"),
             ("`x` exited with status 2: Error: no file\nusage: x FILE", "no file"),
             ("  at a\n  at b", "at a"),
+            (
+                "`/srv/tools/charge.sh` exited with status 1: card declined",
+                "`charge.sh` exited with status 1: card declined",
+            ),
+            ("`./tools/charge` was ended by signal 11", "`charge` was ended by signal 11"),
+            ("`/srv/data` cannot be read", "`/srv/data` cannot be read"),
         ] {
             assert_eq!(find_cause_line(message), expected, "{message}");
         }

@@ -70,7 +70,7 @@ fn add_disabled_compensation<'a>(view: &'a View<'a>, candidates: &mut Candidates
     }
 }
 
-/// Returns why compensation is off. Returns `None` if it is on, or if the caller turned it off.
+/// Returns why compensation is off. Returns `None` if it is on, or if replans are not the reason.
 fn reason_for_disabled(view: &View<'_>) -> Option<&'static str> {
     let execution = view.execution;
     let options = execution.options();
@@ -175,7 +175,7 @@ fn reason_not_undone(view: &View<'_>, call: &Step) -> String {
     if call.is_reused {
         return "its output was reused from an earlier execution".to_owned();
     }
-    "the execution ended before".to_owned()
+    "the execution ended before the step could be undone".to_owned()
 }
 
 fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
@@ -185,9 +185,8 @@ fn manual_undo_remedy(view: &View<'_>, task: Task) -> Option<Remedy> {
     Some(Remedy::call_tool(callee.tool, &rendered.value))
 }
 
-/// Adds a step with an effect that is not undone, because the plan has no `compensate` for it. Such
-/// a step is reported only if the execution undoes other steps, because people then expect that
-/// this step is undone, too.
+/// Adds a step with an effect that is not undone, because the plan has no `compensate` for it.
+/// People expect that such a step is undone if the execution undoes other steps.
 fn add_step_without_compensation<'a>(
     view: &'a View<'a>,
     task: Task,

@@ -13,7 +13,7 @@ use super::{
     cause_line::find_cause_line,
     finding::{Candidates, Finding, FindingKind},
     remedy::Remedy,
-    view::{View, describe_worker, list_names},
+    view::{View, describe_actor, describe_time, describe_worker, list_names},
 };
 
 pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
@@ -27,6 +27,7 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
     }
     add_missed_deadline(view, candidates);
     add_execution_failure(view, candidates);
+    add_handovers(view, candidates);
     for takeover in &view.execution.history().takeovers {
         candidates.add(Severity::Info, Some(takeover.claim), move || {
             let (lost, new) = (describe_worker(&takeover.lost), describe_worker(&takeover.new));
@@ -35,6 +36,22 @@ pub(super) fn add_failures<'a>(view: &'a View<'a>, candidates: &mut Candidates<'
             let message = format!(
                 "the worker {lost} was lost while {} ran, and {new} took the execution over",
                 list_names(&names)
+            );
+            Finding::new(FindingKind::Takeover, Severity::Info, "takeover", message)
+        });
+    }
+}
+
+/// Adds the times without events before another worker continued, because the durations of the steps
+/// do not explain them.
+fn add_handovers<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>) {
+    for handover in &view.execution.history().handovers {
+        candidates.add(Severity::Info, Some(handover.claim), move || {
+            let (before, after) =
+                (describe_worker(&handover.before), describe_worker(&handover.after));
+            let time = describe_time(handover.claim.at - handover.idle_since);
+            let message = format!(
+                "no step started for {time}, until {after} took the execution over from {before}"
             );
             Finding::new(FindingKind::Takeover, Severity::Info, "takeover", message)
         });
@@ -96,7 +113,8 @@ fn add_execution_failure<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>
     if let Some((occurrence, reason)) = &history.cancelled {
         candidates.add(Severity::Warning, Some(*occurrence), move || {
             let reason = reason.as_ref().map(|reason| format!(": {}", find_cause_line(reason)));
-            let message = format!("the execution was cancelled{}", reason.unwrap_or_default());
+            let by = describe_actor(history.cancelled_by.as_deref(), *occurrence);
+            let message = format!("the execution was cancelled{by}{}", reason.unwrap_or_default());
             let can_retry =
                 can_be_retried(view) && view.execution.state() == ExecutionState::Cancelled;
             let retry = can_retry.then(|| Remedy::retry(view.execution));

@@ -9,7 +9,7 @@ use super::{
     remedy::{Remedy, quote_for_shell},
 };
 
-/// Returns the reason why the planning of a request failed. Returns no finding while a planner is
+/// Returns findings about the failed planning of a request. Returns no finding while a planner is
 /// still working. `transcript` is the transcript of a request without a plan.
 pub fn find_planning_findings(
     request: &Request,

@@ -10,6 +10,7 @@ use executor::{
 use expect_test::expect;
 use serde_json::{Value, json};
 use shared::{
+    actor::Actor,
     clock::Timestamp,
     event::{CallKey, CallPlace, Created, Event, RecordedEvent, SkipReason},
     execution::{ExecutionOptions, ReplanOptions},
@@ -93,6 +94,9 @@ fn every_finding_has_its_message_and_remedies() {
         deadline of a wait
           ERROR FAILURE execution.deadline @5: `a` failed: the deadline of the execution passed
             -> execute P --deadline-ms MS | retry E
+        cancelled by a token
+          WARNING FAILURE execution.cancelled @4: the execution was cancelled by token `alice` at 1970-01-01 00:00:00 UTC: wrong list
+            -> retry E
         cancelled
           WARNING FAILURE execution.cancelled @4: the execution was cancelled: wrong shop
             -> retry E
@@ -149,7 +153,7 @@ fn every_finding_has_its_message_and_remedies() {
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
           INFO WAIT wait.limit : `b` waits for a free slot: at most 1 run at once (`maxParallel`)
         paused
-          WARNING WAIT wait.paused @4: it was paused
+          WARNING WAIT wait.paused @4: it was paused by user `ada` at 1970-01-01 00:00:00 UTC
             -> resume E
           INFO WAIT wait.call @3: `a` is being called (`shop.a`), attempt 1
         start
@@ -197,6 +201,9 @@ fn every_finding_has_its_message_and_remedies() {
           ERROR FAILURE tool.unavailable @11: `c` failed: the worker was lost, and the execution failed before the step could run again
             -> retry E | doctor
           INFO TAKEOVER takeover @6: the worker `work_1_aaaaaaaaa` on node1 was lost while `a`, `b` and `c` ran, and `work_2_aaaaaaaaa` on node2 took the execution over
+        handover
+          INFO TAKEOVER takeover @3: no step started for 5 s, until `work_2_aaaaaaaaa` on node2 took the execution over from `work_1_aaaaaaaaa` on node1
+          INFO WAIT wait.limit : `limited` waits for the limit `tool:shop.limited`
         release
           INFO WAIT wait.call @6: `a` is being called (`shop.a`), attempt 1
         undone

@@ -4,6 +4,7 @@ use std::{cell::OnceCell, collections::BTreeMap, sync::Arc};
 
 use executor::call_limits::CallLimits;
 use shared::{
+    actor::Actor,
     clock::Timestamp,
     event::Claimed,
     execution::{Execution, Occurrence, Step, StepState},
@@ -131,6 +132,12 @@ impl<'a> View<'a> {
 pub(super) fn describe_worker(claim: &Claimed) -> String {
     let node: &Arc<str> = &claim.node;
     format!("`{}` on {node}", claim.worker)
+}
+
+/// Names the actor of a command and its time. Empty if the event has no actor.
+pub(super) fn describe_actor(actor: Option<&Actor>, occurrence: Occurrence) -> String {
+    let Some(actor) = actor else { return String::new() };
+    format!(" by {actor} at {} UTC", occurrence.at.format("%Y-%m-%d %H:%M:%S"))
 }
 
 pub(super) fn list_names(names: &[String]) -> String {

@@ -17,7 +17,9 @@ use super::{
     failures::settle_remedies,
     finding::{Candidates, Finding, FindingKind, MAX_FINDINGS},
     remedy::Remedy,
-    view::{NodeFacts, Ownership, View, describe_time, describe_worker, list_names},
+    view::{
+        NodeFacts, Ownership, View, describe_actor, describe_time, describe_worker, list_names,
+    },
 };
 
 /// Maximum number of tasks that are examined. Further tasks usually wait for the same reasons.
@@ -29,8 +31,11 @@ pub(super) fn add_waits<'a>(view: &'a View<'a>, candidates: &mut Candidates<'a>)
     }
     let execution = view.execution;
     if execution.is_paused() {
-        candidates.add(Severity::Warning, execution.history().paused, move || {
-            wait_finding("wait.paused", Severity::Warning, "it was paused".to_owned())
+        let paused = execution.history().paused;
+        candidates.add(Severity::Warning, paused, move || {
+            let actor = execution.history().paused_by.as_deref();
+            let by = paused.map(|paused| describe_actor(actor, paused)).unwrap_or_default();
+            wait_finding("wait.paused", Severity::Warning, format!("it was paused{by}"))
                 .with_remedies([Remedy::resume(execution.id())])
         });
     }

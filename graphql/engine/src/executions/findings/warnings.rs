@@ -57,9 +57,8 @@ fn template_remedies(view: &View<'_>, task: Task) -> Vec<Remedy> {
     input.into_iter().chain([Remedy::revise(view.execution)]).collect()
 }
 
-/// Returns the recorded warnings of a step that are still true. If a step failed because a template
-/// had no value, returns none: the warnings say that the tool got the text of the template, but it
-/// was not called.
+/// Returns the recorded warnings of a step that are still true. They say that the tool got the text
+/// of a template, which is false if the template failed the step.
 pub fn valid_warnings(step: &Step) -> &[String] {
     match &step.state {
         StepState::Failed(error) if error.code == ErrorCode::UNRESOLVED => &[],

@@ -52,10 +52,9 @@ pub(super) fn add_texts(value: &Value, texts: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns whether a query contains a value, as the same text or as all its words in any order. For
-/// a composed text, such as the body of a mail, half of the words are enough. All exact words, such
-/// as ids and numbers, must always be among them. A text with a template needs only its exact
-/// words. An empty text is always contained. `query` is in lower case with single spaces.
+/// Returns whether a query contains a value. A composed text, such as the body of a mail, needs
+/// fewer of its words, but always its exact words, such as ids and numbers. `query` is in lower
+/// case with single spaces.
 pub(super) fn contains_value(
     query: &str,
     wording: &Wording<'_>,

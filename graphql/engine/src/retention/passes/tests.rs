@@ -68,7 +68,7 @@ impl World {
     }
 
     async fn left(&self) -> Vec<ExecutionId> {
-        let page = Page { first: 1_000, after: None };
+        let page = Page::first_items(1_000);
         let listing = self.store.list_heads(&ExecutionFilter::default(), &page).await.unwrap();
         let mut left: Vec<_> = listing.items.iter().map(|(_, head)| head.execution).collect();
         left.sort();
@@ -178,8 +178,8 @@ async fn a_child_is_removed_after_its_parent_has_finished() {
     assert_eq!(world.left().await, [execution(1)]);
 }
 
-/// Executions that failed are kept without a limit, so their requests are too. A request without an
-/// execution is deleted at the longest age.
+/// Executions that failed are kept without a limit, so their requests are kept, too. A request
+/// without an execution is deleted at the longest age.
 #[tokio::test]
 async fn requests_and_plans_without_an_execution_follow_the_longest_age() {
     let mut world = World::new(only_completed(HOUR));
@@ -191,7 +191,7 @@ async fn requests_and_plans_without_an_execution_follow_the_longest_age() {
     world.put(2, Failed, 0, &[]).await;
     world.run_round(3).await;
     let left = async |world: &World| {
-        let page = Page { first: 10, after: None };
+        let page = Page::first_items(10);
         let listing = world.store.list_requests(&RequestFilter::default(), &page).await.unwrap();
         listing.items.into_iter().map(|(_, request)| request).collect::<Vec<_>>()
     };

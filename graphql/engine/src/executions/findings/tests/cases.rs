@@ -128,6 +128,16 @@ pub(super) fn failure_cases() -> Vec<(&'static str, String)> {
             .finding_lines(),
         ),
         (
+            "cancelled by a token",
+            one(read())
+                .command_by(
+                    Actor::token("alice"),
+                    Command::Cancel { reason: Some("wrong list".to_owned()) },
+                )
+                .fail_step("a", ToolError::new(ErrorCode::CANCELLED, "told to stop"))
+                .finding_lines(),
+        ),
+        (
             "cancelled",
             one(read())
                 .command(Command::Cancel { reason: Some("wrong shop".to_owned()) })
@@ -238,7 +248,10 @@ pub(super) fn wait_cases() -> Vec<(&'static str, String)> {
             wide(narrow, &[make_step("a", &[], json!({})), make_step("b", &[], json!({}))])
                 .finding_lines(),
         ),
-        ("paused", one(json!({})).command(Command::Pause).finding_lines()),
+        (
+            "paused",
+            one(json!({})).command_by(Actor::user(Some("ada")), Command::Pause).finding_lines(),
+        ),
         ("start", wide(start, &[make_step("a", &[], json!({}))]).finding_lines()),
         (
             "no worker took it",
@@ -364,6 +377,19 @@ pub(super) fn other_cases() -> Vec<(&'static str, String)> {
             "takeover",
             two().advance_ms(5_000).claim_by(2).finding_lines_with(&[], &[worker_id(2)], None),
         ),
+        ("handover", {
+            let mut story = Story::with_options(
+                &[make_step("limited", &[], json!({}))],
+                ExecutionOptions::default(),
+            );
+            let tools = ["shop.limited".parse().unwrap()].into();
+            story.execution.set_limited_tools(Arc::new(tools));
+            story.claim_by(1).advance_ms(5_000).claim_by(2).finding_lines_with(
+                &[],
+                &[worker_id(2)],
+                None,
+            )
+        }),
         (
             "release",
             Story::from_steps(&[make_step(

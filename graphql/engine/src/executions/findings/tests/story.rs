@@ -103,11 +103,19 @@ impl Story {
         self.end_call(task, result)
     }
 
-    pub(super) fn command(mut self, command: Command) -> Self {
+    pub(super) fn command(self, command: Command) -> Self {
+        self.send_command(None, command)
+    }
+
+    pub(super) fn command_by(self, actor: Actor, command: Command) -> Self {
+        self.send_command(Some(Arc::new(actor)), command)
+    }
+
+    fn send_command(mut self, by: Option<Arc<Actor>>, command: Command) -> Self {
         self.commands += 1;
         let id = format!("cmd_{}_aaaaaaaaa", self.commands).parse().unwrap();
         let (execution, at) = (self.execution.id(), at_ms(self.now));
-        self.with_input(Input::Command(SentCommand { id, execution, at, by: None, command }))
+        self.with_input(Input::Command(SentCommand { id, execution, at, by, command }))
     }
 
     /// Writes the findings as if worker 1 were alive, one on each line.

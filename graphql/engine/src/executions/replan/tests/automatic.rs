@@ -118,7 +118,7 @@ async fn an_automatic_replan_reuses_steps_that_succeeded() {
     let next = wait_for_next(&faber, &first).await;
     assert_eq!((next.state(), next.plan().info().version), (ExecutionState::Completed, 2));
     assert_eq!(next.retry_of(), Some(first.id()));
-    let all = Page { first: 10, after: None };
+    let all = Page::first_items(10);
     let store = faber.engine().store();
     let audit = store.list_audit_entries(&AuditFilter::default(), &all).await.unwrap().items;
     let [(_, entry)] = audit.as_slice() else { panic!("only the engine acts: {audit:?}") };
@@ -238,7 +238,7 @@ async fn two_workers_start_one_replan() {
     assert_eq!((one, other), (Ok(()), Ok(())));
     let next = wait_for_next(&faber, &first).await;
     replanner.replan(&first).await.unwrap();
-    let page = Page { first: 10, after: None };
+    let page = Page::first_items(10);
     let heads = engine.store().list_heads(&ExecutionFilter::default(), &page).await.unwrap();
     assert_eq!(heads.items.len(), 2, "{heads:?}");
     assert_eq!(next.state(), ExecutionState::Completed);
