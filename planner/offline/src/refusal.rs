@@ -35,7 +35,9 @@ impl Refusal {
             Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
             _ => format!("`{said}` only tells something: say what to do as an order"),
         };
-        Self { is_certain: true, ..Self::new(message) }
+        // A query that seems to tell something is often a request in unusual words.
+        let is_certain = matches!(mood, Mood::Denied | Mood::Asked | Mood::Hypothetical);
+        Self { is_certain, ..Self::new(message) }
     }
 
     pub(super) fn missing(tool: &Tool, slots: &[&Slot], said: &str) -> Self {

@@ -267,6 +267,7 @@ fn a_refusal_is_certain_only_if_the_query_itself_forbids_a_plan() {
         ("Don't delete author 507f1f77bcf86cd799439011", true),
         ("Should I delete author 507f1f77bcf86cd799439011?", true),
         ("Delete the author", true),
+        ("I deleted author 507f1f77bcf86cd799439011 yesterday", false),
         ("Fry the author", false),
         ("Lösche den Autor mit der Nummer sieben", false),
     ] {
