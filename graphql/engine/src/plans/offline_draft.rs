@@ -35,7 +35,7 @@ impl OfflineResult {
         }
     }
 
-    pub fn as_hint(&self) -> Option<Hint<'_>> {
+    pub(super) fn as_hint(&self) -> Option<Hint<'_>> {
         let draft = self.draft.as_ref().map(|draft| Hint::Draft(&draft.proposal.draft));
         draft.or_else(|| self.refusal.as_deref().map(Hint::Refusal))
     }
