@@ -23,8 +23,9 @@ async function run(tools, query, state, options = {}) {
 const EXPORT = [{ id: 'export', name: 'flow.fail', parameters: { message: 'unknown VAT code' } }];
 
 test('inline plans are no rows, and waiting is shown apart from the time before', async () => {
-  const inner = { query: 'inner plan of a step', tools: [{ id: 'ask', name: 'flow.noop', requiresApproval: true }] };
-  const { executionId, requestId } = await server.execute([{ id: 'part', inlinePlan: inner }], 'outer plan with a part');
+  const inner = { query: 'inner plan of a step', tools: [{ id: 'look', name: 'flow.noop' }] };
+  const outer = [{ id: 'part', inlinePlan: inner }, { id: 'ask', name: 'flow.noop', dependsOn: 'part', requiresApproval: true }];
+  const { executionId, requestId } = await server.execute(outer, 'outer plan with a part');
   await server.reaches(executionId, 'WAITING');
   const { requests } = await server.ask('{ requests(filter: { search: "inner plan of a step" }) { totalCount } }');
   assert.equal(requests.totalCount, 1, 'the server stores a request for the inline plan');
