@@ -55,11 +55,11 @@ pub trait Planner: Send + Sync {
         self.plan(query, catalog, compiler).await
     }
 
-    /// Plans `query` with the draft of a simpler planner, which may be wrong.
+    /// Plans `query` with the result of a simpler planner, which may be wrong.
     async fn plan_with_hint(
         &self,
         query: &str,
-        _hint: Option<&Draft>,
+        _hint: Option<Hint<'_>>,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
@@ -139,6 +139,14 @@ impl Proposal {
     }
 }
 
+/// The result of a simpler planner.
+#[derive(Clone, Copy, Debug)]
+pub enum Hint<'a> {
+    Draft(&'a Draft),
+    /// The reason why the query itself forbids a plan: see [`PlanningError::NoPlan`].
+    Refusal(&'a str),
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// The kind, such as `candidates`, `clauses`, `prompt` or `reply`.
@@ -150,7 +158,14 @@ pub struct Note {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanningError {
     #[error("{message}")]
-    NoPlan { message: String, nearest: Vec<String>, notes: Vec<Note> },
+    NoPlan {
+        message: String,
+        nearest: Vec<String>,
+        /// `true` if the query itself forbids a plan: it orders nothing, or it lacks a value.
+        /// Another planner could only guess.
+        is_certain: bool,
+        notes: Vec<Note>,
+    },
     #[error("{message}")]
     Unavailable { message: String, notes: Vec<Note> },
     #[error("the plan cannot run, and no repair succeeded: {}", .diagnostics.first().map_or("", |diagnostic| &diagnostic.message))]

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use self::reading::ParsedAnswer;
 use crate::{
-    Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
+    Hint, Note, PlanCompiler, Planner, PlanningError, Proposal, ProposedPlan, Rejection,
     catalog::Catalog,
     compile::Compiled,
     draft::{Draft, SubDraft},
@@ -180,14 +180,14 @@ impl Planner for ModelPlanner {
     async fn plan_with_hint(
         &self,
         query: &str,
-        hint: Option<&Draft>,
+        hint: Option<Hint<'_>>,
         catalog: &Catalog,
         compiler: &dyn PlanCompiler,
     ) -> Result<ProposedPlan, PlanningError> {
         check_query(query, catalog)?;
         let (messages, form) = (
             prompt::first_messages(query, hint, catalog),
-            prompt::answer_form(grammar::plan_schema_for_query(query, catalog)),
+            prompt::answer_form(grammar::plan_schema_for_query(query, hint, catalog)),
         );
         let rounds = WriterRounds::new(messages, form, None);
         self.finish_plan(query, catalog, compiler, rounds).await
@@ -324,7 +324,8 @@ fn list_named_plans(draft: &Draft) -> BTreeSet<&str> {
 }
 
 fn no_plan_error(message: String) -> PlanningError {
-    PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+    let (nearest, notes) = (Vec::new(), Vec::new());
+    PlanningError::NoPlan { message, nearest, is_certain: false, notes }
 }
 
 fn impossible_plan_error(query: &str, reason: &str) -> PlanningError {

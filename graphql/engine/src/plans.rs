@@ -39,7 +39,7 @@ pub(super) use self::inputs::fit_input;
 use self::{
     guard::{Guard, GuardedQuery},
     library::PlanLibrary,
-    offline_draft::replace_failed_plan,
+    offline_draft::{OfflineResult, replace_failed_plan},
     planners::Planners,
     request_compiler::RequestCompiler,
     transcript::Transcript,
@@ -184,8 +184,8 @@ impl Plans {
             RequestCompiler { plans: self, request: request.id, query, catalog: &catalog };
         let is_offline = self.planners.is_offline(&*scope.planner);
         let wide = candidates.catalog.clone();
-        let (candidates, draft) = if is_offline {
-            (candidates, None)
+        let (candidates, offline_result) = if is_offline {
+            (candidates, OfflineResult::default())
         } else {
             self.draft_offline(query, candidates, &compiler, &scope).await
         };
@@ -210,11 +210,11 @@ impl Plans {
             let reach = if options.max_tools.is_some() { &shown_catalog } else { &offered };
             planner.plan_within(query, &shown_catalog, reach, &compiler).await
         } else {
-            let hint = draft.as_ref().map(|draft| &draft.proposal.draft);
+            let hint = offline_result.as_hint();
             planner.plan_with_hint(query, hint, &shown_catalog, &compiler).await
         };
         let is_written = proposed.is_ok();
-        let proposed = match (proposed, draft) {
+        let proposed = match (proposed, offline_result.draft) {
             (Err(err), Some(draft)) => replace_failed_plan(err, draft),
             (proposed, _) => proposed,
         };

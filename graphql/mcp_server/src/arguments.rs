@@ -14,7 +14,7 @@ pub(crate) struct PlanArguments {
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1,000. The tools that fit the query
-    /// best are kept. Default: 256, and 8 for a model.
+    /// best are kept. Default: 256. A model sees all if there are at most 24, otherwise the best 8.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured
@@ -88,7 +88,7 @@ pub(crate) struct RunArguments {
     /// Plan only with tools of these toolsets. Default: all active toolsets.
     pub(crate) tool_sets: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1,000. The tools that fit the query
-    /// best are kept. Default: 256, and 8 for a model.
+    /// best are kept. Default: 256. A model sees all if there are at most 24, otherwise the best 8.
     #[schemars(range(min = 1))]
     pub(crate) max_tools: Option<i32>,
     /// `offline`, `model`, or the name of the configured provider or model. Default: the configured

@@ -212,7 +212,7 @@ pub(super) struct PlanningOptions {
     /// these actions and for actions one `next` edge away. Default: all tools.
     actions: Option<Vec<String>>,
     /// Maximum number of tools that the planner sees, from 1 to 1000. The tools that fit the query
-    /// best are kept. Default: 256, and 8 for a model.
+    /// best are kept. Default: 256. A model sees all if there are at most 24, otherwise the best 8.
     max_tools: Option<i32>,
     /// Use of the plan cache. Default: the configured value. Replans never use the cache.
     cache: Option<PlanCache>,

@@ -146,6 +146,7 @@ impl Offline {
             Err(refusal) => Err(PlanningError::NoPlan {
                 message: refusal.message,
                 nearest: refusal.nearest_tool.into_iter().collect(),
+                is_certain: refusal.is_certain,
                 notes,
             }),
         }
@@ -188,7 +189,8 @@ impl Planner for Offline {
     ) -> Result<ProposedPlan, PlanningError> {
         let Detour { draft, warnings } = find_detour(earlier, catalog).map_err(|why| {
             let message = format!("no other way is known: {why}");
-            PlanningError::NoPlan { message, nearest: Vec::new(), notes: Vec::new() }
+            let (nearest, notes) = (Vec::new(), Vec::new());
+            PlanningError::NoPlan { message, nearest, is_certain: false, notes }
         })?;
         let proposal = Proposal { draft, notes: Vec::new(), warnings, author: None };
         proposal.compile(self.name(), compiler).await

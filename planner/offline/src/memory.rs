@@ -34,7 +34,7 @@ pub(super) struct RecalledValue {
     pub(super) step: usize,
 }
 
-pub(super) fn template(id: &str, path: &str) -> Value {
+pub(super) fn write_template(id: &str, path: &str) -> Value {
     let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
     Value::String(format!("{{{{{id}{dot}{path}}}}}"))
 }
@@ -56,7 +56,7 @@ impl Memory {
                 Some(noun) => text_field(own, noun, wanted.lexicon),
                 None => (!own.has_effect).then(|| main_text(&own.outputs)),
             };
-            path.map(|path| template(&step.id, &path))
+            path.map(|path| write_template(&step.id, &path))
         })
     }
 
@@ -68,7 +68,7 @@ impl Memory {
             let has_name = values.any(|text| text.to_lowercase() == name);
             (has_name && wanted.is_of(&own.nouns)).then(|| {
                 let path = id_of(&own.outputs, wanted.slot);
-                template(&step.id, &path.unwrap_or_else(|| wanted.slot.id_name()))
+                write_template(&step.id, &path.unwrap_or_else(|| wanted.slot.id_name()))
             })
         })
     }
@@ -99,7 +99,7 @@ impl WantedValue<'_> {
 
     fn value_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let slot = self.slot;
-        let field = |path: String| template(&step.id, &path);
+        let field = |path: String| write_template(&step.id, &path);
         // Uses the parameter of the step, because parameters are known before the step runs.
         let is_copy = slot.is_list && slot.kind == SlotKind::Email;
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {

@@ -10,6 +10,8 @@ pub(super) struct Refusal {
     pub(super) message: String,
     pub(super) nearest_tool: Option<String>,
     pub(super) fits_nothing: bool,
+    /// `true` if the query itself forbids a plan, whatever the tools are.
+    pub(super) is_certain: bool,
 }
 
 impl Refusal {
@@ -33,7 +35,9 @@ impl Refusal {
             Mood::Hypothetical => format!("`{said}` is no order yet: say it as an order"),
             _ => format!("`{said}` only tells something: say what to do as an order"),
         };
-        Self::new(message)
+        // A query that seems to tell something is often a request in unusual words.
+        let is_certain = matches!(mood, Mood::Denied | Mood::Asked | Mood::Hypothetical);
+        Self { is_certain, ..Self::new(message) }
     }
 
     pub(super) fn missing(tool: &Tool, slots: &[&Slot], said: &str) -> Self {
@@ -57,7 +61,8 @@ impl Refusal {
             if names.len() == 1 { "is" } else { "are" },
             shorten(said)
         );
-        Self { nearest_tool: Some(tool.name.clone()), ..Self::new(message) }
+        let nearest_tool = Some(tool.name.clone());
+        Self { nearest_tool, is_certain: true, ..Self::new(message) }
     }
 
     pub(super) fn condition(said: &str) -> Self {

@@ -121,7 +121,8 @@ impl Tool {
 }
 
 impl Slot {
-    /// Reads a parameter. The type of a list is the type of its items.
+    /// Reads a parameter. For a list, `schema` is the schema of its items, and `described` the
+    /// schema of the list.
     fn read(
         name: &str,
         schema: &Value,

@@ -1,5 +1,9 @@
 //! The typed form of a plan, for servers that force an answer to follow a JSON Schema. A model can
 //! name only offered tools and their parameters. The size of the schema is limited.
+//!
+//! Small models fill optional parameters that the query does not mention. So an optional flag is
+//! left out unless the query has the words of its name, and an optional date is left out if the
+//! query has no digit. The model may copy parameters and values of the offline draft.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +11,7 @@ use serde_json::{Map, Value, json};
 use shared::tool::ToolDefinition;
 
 use super::tool_lines::short_name;
-use crate::catalog::Catalog;
+use crate::{Hint, catalog::Catalog};
 
 /// Maximum number of words of a query. The parts of a longer query are not listed.
 const MAX_LISTED_WORDS: usize = 60;
@@ -40,17 +44,24 @@ const COMPOSED_PARAMETERS: [&str; 16] = [
 /// If the description of a parameter has one of these words, its value needs a certain format, and
 /// the query may have it in another.
 const FORMAT_WORDS: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
+/// If the description of a parameter has one of these words, its value is a date or a time.
+const MOMENT_WORDS: [&str; 3] = ["date", "time", "timestamp"];
 const NUMBER_WORDS: [&str; 13] = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
     "eleven", "twelve",
 ];
 
-pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Value> {
+pub(super) fn plan_schema_for_query(
+    query: &str,
+    hint: Option<Hint<'_>>,
+    catalog: &Catalog,
+) -> Option<Value> {
     let tools: Vec<&ToolDefinition> = catalog.list_plannable().map(AsRef::as_ref).collect();
     if tools.is_empty() || tools.len() > MAX_TOOLS {
         return None;
     }
-    let steps: Vec<Value> = tools.iter().map(|tool| step_schema(tool, catalog)).collect();
+    let said = SaidValues::read(query, hint);
+    let steps: Vec<Value> = tools.iter().map(|tool| step_schema(tool, catalog, &said)).collect();
     let plan = object_schema(
         json!({
             "tools": { "type": "array", "minItems": 1, "maxItems": MAX_STEPS, "items": { "anyOf": steps } },
@@ -61,22 +72,95 @@ pub(super) fn plan_schema_for_query(query: &str, catalog: &Catalog) -> Option<Va
         json!({ "impossible": { "type": "string", "maxLength": 200 } }),
         &["impossible"],
     );
-    Some(json!({
-        "anyOf": [plan, impossible],
-        "$defs": {
-            "copied": copied_text_schema(query),
-            "number": copied_number_schema(query),
-            "template": template_schema(&tools),
-            "composed": { "type": "string", "maxLength": 1_000 },
-            "formed": { "type": "string", "maxLength": 60 },
-        },
-    }))
+    let mut definitions = json!({
+        "copied": copied_text_schema(query, &said),
+        "template": template_schema(&tools),
+        "composed": { "type": "string", "maxLength": 1_000 },
+        "formed": { "type": "string", "maxLength": 60 },
+    });
+    if !said.numbers.is_empty() {
+        definitions["number"] = json!({ "enum": said.numbers });
+    }
+    Some(json!({ "anyOf": [plan, impossible], "$defs": definitions }))
 }
 
-fn step_schema(tool: &ToolDefinition, catalog: &Catalog) -> Value {
+/// The values of a query and of its offline draft, as far as they decide the parameters of steps.
+struct SaidValues {
+    words: BTreeSet<String>,
+    numbers: Vec<Value>,
+    has_digit: bool,
+    hinted_names: BTreeSet<String>,
+    hinted_texts: Vec<String>,
+}
+
+impl SaidValues {
+    fn read(query: &str, hint: Option<Hint<'_>>) -> Self {
+        let mut said = Self {
+            words: split_words(query),
+            numbers: list_numbers(query),
+            has_digit: query.contains(|c: char| c.is_ascii_digit()),
+            hinted_names: BTreeSet::new(),
+            hinted_texts: Vec::new(),
+        };
+        if let Some(Hint::Draft(draft)) = hint {
+            let parameters = draft.tools.iter().filter_map(|step| step.parameters.as_ref());
+            parameters.for_each(|value| said.add_hint(value));
+        }
+        said
+    }
+
+    fn add_hint(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                self.hinted_names.extend(fields.keys().cloned());
+                fields.values().for_each(|value| self.add_hint(value));
+            }
+            Value::Array(items) => items.iter().for_each(|value| self.add_hint(value)),
+            Value::Number(_) if !self.numbers.contains(value) => self.numbers.push(value.clone()),
+            Value::String(text) => self.hinted_texts.push(text.clone()),
+            _ => {}
+        }
+    }
+
+    fn may_give(&self, name: &str, schema: &Value) -> bool {
+        let is_said = match schema["type"].as_str() {
+            Some("boolean") => split_words(name).is_subset(&self.words),
+            Some("string") => self.has_digit || !is_moment(schema),
+            _ => true,
+        };
+        is_said || self.hinted_names.contains(name)
+    }
+}
+
+/// Returns the words of a text in lower case. `reply_all` and `replyAll` have two words.
+fn split_words(text: &str) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    let mut word = String::new();
+    for c in text.chars() {
+        let is_start = c.is_uppercase() && word.ends_with(char::is_lowercase);
+        if is_start || !c.is_alphanumeric() {
+            words.insert(std::mem::take(&mut word));
+        }
+        if c.is_alphanumeric() {
+            word.push(c);
+        }
+    }
+    words.insert(word);
+    let words = words.into_iter().filter(|word| !word.is_empty());
+    words.map(|word| word.to_lowercase()).collect()
+}
+
+fn is_moment(schema: &Value) -> bool {
+    let format = schema["format"].as_str().unwrap_or_default();
+    let description = split_words(schema["description"].as_str().unwrap_or_default());
+    ["date", "date-time", "time"].contains(&format)
+        || MOMENT_WORDS.iter().any(|word| description.contains(*word))
+}
+
+fn step_schema(tool: &ToolDefinition, catalog: &Catalog, said: &SaidValues) -> Value {
     let fields = json!({
         "name": { "const": short_name(tool, catalog) },
-        "parameters": parameters_schema(&tool.input_schema, MAX_LEVELS),
+        "parameters": parameters_schema(&tool.input_schema, MAX_LEVELS, said),
         "id": { "type": "string", "pattern": "^[a-z][a-z0-9_]{0,15}$" },
         "forEach": reference_schema("template"),
         "when": { "type": "string", "maxLength": 100 },
@@ -97,21 +181,24 @@ fn reference_schema(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-fn parameters_schema(schema: &Value, levels: usize) -> Value {
+fn parameters_schema(schema: &Value, levels: usize, said: &SaidValues) -> Value {
     let Some(fields) = schema["properties"].as_object() else {
         let is_open = schema.as_object().is_some_and(|schema| !schema.is_empty());
         return if is_open { json!({ "type": "object" }) } else { object_schema(json!({}), &[]) };
     };
-    let listed =
-        fields.iter().map(|(name, schema)| (name.clone(), value_schema(name, schema, levels)));
-    let listed: Map<String, Value> = listed.collect();
     let required = schema["required"].as_array().into_iter().flatten();
     let required: Vec<&str> =
         required.filter_map(Value::as_str).filter(|name| fields.contains_key(*name)).collect();
+    let listed = fields
+        .iter()
+        .filter(|(name, schema)| required.contains(&name.as_str()) || said.may_give(name, schema));
+    let listed: Map<String, Value> = listed
+        .map(|(name, schema)| (name.clone(), value_schema(name, schema, levels, said)))
+        .collect();
     object_schema(Value::Object(listed), &required)
 }
 
-fn value_schema(name: &str, schema: &Value, levels: usize) -> Value {
+fn value_schema(name: &str, schema: &Value, levels: usize, said: &SaidValues) -> Value {
     if let Some(members) = schema["enum"].as_array() {
         return any_of_schema([json!({ "enum": members }), reference_schema("template")]);
     }
@@ -120,18 +207,20 @@ fn value_schema(name: &str, schema: &Value, levels: usize) -> Value {
             "copied" => any_of_schema([reference_schema("copied"), reference_schema("template")]),
             kind => reference_schema(kind),
         },
+        Some("integer" | "number") if said.numbers.is_empty() => reference_schema("template"),
         Some("integer" | "number") => {
             any_of_schema([reference_schema("number"), reference_schema("template")])
         }
         Some("boolean") => json!({ "type": "boolean" }),
         Some("array") => {
-            let items = value_schema(name, &schema["items"], levels);
+            let items = value_schema(name, &schema["items"], levels, said);
             let list = json!({ "type": "array", "maxItems": 10, "items": items });
             any_of_schema([list, reference_schema("template")])
         }
-        Some("object") if levels > 0 => {
-            any_of_schema([parameters_schema(schema, levels - 1), reference_schema("template")])
-        }
+        Some("object") if levels > 0 => any_of_schema([
+            parameters_schema(schema, levels - 1, said),
+            reference_schema("template"),
+        ]),
         _ => json!({}),
     }
 }
@@ -152,13 +241,16 @@ fn any_of_schema<const N: usize>(all: [Value; N]) -> Value {
     Value::from_iter([("anyOf", Value::from_iter(all))])
 }
 
-fn copied_text_schema(query: &str) -> Value {
-    let parts = list_parts(query);
+fn copied_text_schema(query: &str, said: &SaidValues) -> Value {
+    let mut parts = list_parts(query);
     if parts.is_empty() {
-        json!({ "type": "string", "maxLength": 300 })
-    } else {
-        json!({ "enum": parts })
+        return json!({ "type": "string", "maxLength": 300 });
     }
+    let hinted: BTreeSet<&String> = said.hinted_texts.iter().collect();
+    let new: Vec<String> =
+        hinted.into_iter().filter(|text| !parts.contains(text)).cloned().collect();
+    parts.extend(new);
+    json!({ "enum": parts })
 }
 
 fn list_parts(query: &str) -> Vec<String> {
@@ -195,9 +287,8 @@ fn list_parts(query: &str) -> Vec<String> {
     parts
 }
 
-/// Returns a schema of the numbers in the query, or of the number 1 if there are none. `1,234` is
-/// one number, but may also be two numbers.
-fn copied_number_schema(query: &str) -> Value {
+/// Returns the numbers in the query. `1,234` is one number, but may also be two numbers.
+fn list_numbers(query: &str) -> Vec<Value> {
     let lower = query.to_lowercase();
     let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
     let grouped = lower.split_whitespace().filter(|word| word.contains(','));
@@ -212,7 +303,7 @@ fn copied_number_schema(query: &str) -> Value {
         let written = || serde_json::from_str::<Value>(digits).ok().filter(Value::is_number);
         numbers.extend(spelt.or_else(written).filter(|number| !numbers.contains(number)));
     }
-    if numbers.is_empty() { json!({ "enum": [1] }) } else { json!({ "enum": numbers }) }
+    numbers
 }
 
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
@@ -247,7 +338,10 @@ fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::writer::tests::{catalog_with_tool, make_catalog};
+    use crate::{
+        draft::Draft,
+        writer::tests::{catalog_with_tool, make_catalog},
+    };
 
     #[test]
     fn a_value_is_a_part_of_the_query() {
@@ -267,16 +361,16 @@ mod tests {
         for (query, expected) in [
             ("reserve 2 of them, then three; price 1.5 or $9", json!([2, 3, 1.5, 9])),
             ("issue #42 at 7pm", json!([42, 7])),
-            ("nothing", json!([1])),
+            ("nothing", json!([])),
             ("pay 1,234, then 5", json!([1, 234, 5, 1234])),
         ] {
-            assert_eq!(copied_number_schema(query)["enum"], expected, "{query}");
+            assert_eq!(json!(list_numbers(query)), expected, "{query}");
         }
     }
 
     #[test]
     fn a_step_names_an_offered_tool_with_its_parameters() {
-        let form = plan_schema_for_query("create Al", &make_catalog()).unwrap();
+        let form = plan_schema_for_query("create Al", None, &make_catalog()).unwrap();
         let steps = form["anyOf"][0]["properties"]["tools"]["items"]["anyOf"].as_array().unwrap();
         let names: Vec<&Value> =
             steps.iter().map(|step| &step["properties"]["name"]["const"]).collect();
@@ -289,11 +383,86 @@ mod tests {
     }
 
     #[test]
+    fn an_optional_parameter_is_left_out_if_the_query_says_no_value() {
+        let properties = json!({
+            "unread": { "type": "boolean" },
+            "reply_all": { "type": "boolean" },
+            "isNew": { "type": "boolean" },
+            "since": { "type": "string", "description": "Only mail after this date" },
+            "limit": { "type": "integer" },
+            "from": { "type": "string" },
+        });
+        for (query, required, expected) in [
+            ("show mail of Ann", json!([]), "limit from"),
+            ("show Unread mail", json!([]), "unread limit from"),
+            ("reply to m_5", json!([]), "since limit from"),
+            ("reply to all, is it new?", json!([]), "reply_all isNew limit from"),
+            ("show mail", json!(["unread", "since"]), "unread since limit from"),
+        ] {
+            let input = json!({ "properties": properties, "required": required });
+            let catalog = catalog_with_tool("", input, None);
+            let schema = plan_schema_for_query(query, None, &catalog).unwrap();
+            let step = &schema["anyOf"][0]["properties"]["tools"]["items"]["anyOf"][0];
+            let listed = step["properties"]["parameters"]["properties"].as_object().unwrap();
+            let names: Vec<&str> = listed.keys().map(String::as_str).collect();
+            assert_eq!(names.join(" "), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_model_may_copy_the_values_of_the_hint() {
+        let input = json!({ "properties": {
+            "isNew": { "type": "boolean" }, "count": { "type": "integer" }, "path": { "type": "string" },
+        } });
+        let parameters = json!({ "isNew": true, "count": 12, "path": "/data/a.txt" });
+        let hint: Draft = serde_json::from_value(
+            json!({ "tools": [{ "name": "make", "parameters": parameters }] }),
+        )
+        .unwrap();
+        let catalog = catalog_with_tool("", input, None);
+        let schema =
+            plan_schema_for_query("save a dozen", Some(Hint::Draft(&hint)), &catalog).unwrap();
+        let step = &schema["anyOf"][0]["properties"]["tools"]["items"]["anyOf"][0];
+        assert!(step["properties"]["parameters"]["properties"]["isNew"].is_object());
+        assert_eq!(schema["$defs"]["number"]["enum"], json!([12]));
+        let parts = schema["$defs"]["copied"]["enum"].as_array().unwrap();
+        assert!(
+            parts.contains(&json!("/data/a.txt")) && parts.contains(&json!("dozen")),
+            "{parts:?}"
+        );
+    }
+
+    #[test]
+    fn a_query_without_a_number_gives_no_number() {
+        let input =
+            json!({ "properties": { "minutes": { "type": "integer" } }, "required": ["minutes"] });
+        for (query, expected) in [
+            ("set a timer", reference_schema("template")),
+            (
+                "set a timer for 5",
+                any_of_schema([reference_schema("number"), reference_schema("template")]),
+            ),
+        ] {
+            let schema =
+                plan_schema_for_query(query, None, &catalog_with_tool("", input.clone(), None))
+                    .unwrap();
+            let step = &schema["anyOf"][0]["properties"]["tools"]["items"]["anyOf"][0];
+            assert_eq!(
+                step["properties"]["parameters"]["properties"]["minutes"], expected,
+                "{query}"
+            );
+            let has_numbers = schema["$defs"].get("number").is_some();
+            assert_eq!(has_numbers, expected != reference_schema("template"));
+        }
+    }
+
+    #[test]
     fn a_template_names_output_fields() {
         let output = json!({ "properties": { "list": { "type": "array", "items": {
             "properties": { "id": {}, "odd name": {} } } } } });
         let form =
-            plan_schema_for_query("x", &catalog_with_tool("", json!({}), Some(output))).unwrap();
+            plan_schema_for_query("x", None, &catalog_with_tool("", json!({}), Some(output)))
+                .unwrap();
         let pattern = form["$defs"]["template"]["pattern"].as_str().unwrap();
         assert_eq!(
             pattern,

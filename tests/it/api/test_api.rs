@@ -372,6 +372,6 @@ impl Planner for LiteralPlanner {
         }
         let message = format!("no tool does `{query}`");
         let nearest = vec!["flow.echo".to_owned()];
-        Err(PlanningError::NoPlan { message, nearest, notes })
+        Err(PlanningError::NoPlan { message, nearest, is_certain: false, notes })
     }
 }

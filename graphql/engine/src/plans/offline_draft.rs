@@ -1,16 +1,45 @@
 //! The draft of the offline planner for a query that a model plans. The model gets this draft as a
-//! hint. If the model's plan is invalid, the draft becomes the plan.
+//! hint. If the model's plan is invalid, the draft becomes the plan. If the query itself forbids a
+//! plan, the model gets the reason.
 
 use std::{collections::BTreeSet, time::Duration};
 
-use planner::{Note, PlanCompiler, PlanningError, ProposedPlan, candidates::Candidates};
+use planner::{Hint, Note, PlanCompiler, PlanningError, ProposedPlan, candidates::Candidates};
 use shared::{diagnostic::Diagnostic, execution::REPLAN, id::ToolName, plan::Plan};
 
 use super::{PlanningScope, Plans};
 
 /// Number of the best tools that a model sees, unless the caller sets `max_tools`.
 const DEFAULT_MODEL_TOOLS: usize = 8;
+/// A model sees all tools if there are at most this many. They are the same for each query, so that
+/// a server can reuse its work on them. They include the eight tools of `flow`.
+const MAX_UNSELECTED_TOOLS: usize = 24;
 const MODEL_FAILED_CODE: &str = "plan.model_failed";
+
+/// The result of the offline planner for a query that a model plans.
+#[derive(Default)]
+pub(super) struct OfflineResult {
+    pub draft: Option<ProposedPlan>,
+    refusal: Option<String>,
+}
+
+impl OfflineResult {
+    fn new(planned: Result<ProposedPlan, PlanningError>) -> Self {
+        match planned {
+            Ok(draft) => Self { draft: Some(draft), refusal: None },
+            Err(PlanningError::NoPlan { message, is_certain: true, .. }) => {
+                Self { draft: None, refusal: Some(message) }
+            }
+            // Ignores other errors of the offline planner. The model then gets no hint.
+            Err(_) => Self::default(),
+        }
+    }
+
+    pub fn as_hint(&self) -> Option<Hint<'_>> {
+        let draft = self.draft.as_ref().map(|draft| Hint::Draft(&draft.proposal.draft));
+        draft.or_else(|| self.refusal.as_deref().map(Hint::Refusal))
+    }
+}
 
 impl Plans {
     pub(super) async fn draft_offline(
@@ -19,11 +48,11 @@ impl Plans {
         all_tools: Candidates,
         compiler: &dyn PlanCompiler,
         scope: &PlanningScope<'_>,
-    ) -> (Candidates, Option<ProposedPlan>) {
-        // Ignores an error of the offline planner. The model then gets no hint.
-        let draft = self.planners.offline().plan(query, &all_tools.catalog, compiler).await.ok();
-        let plan = draft.as_ref().map(|draft| &draft.compiled.plan);
-        (self.keep_best_candidates(query, all_tools, plan, scope).await, draft)
+    ) -> (Candidates, OfflineResult) {
+        let planned = self.planners.offline().plan(query, &all_tools.catalog, compiler).await;
+        let result = OfflineResult::new(planned);
+        let plan = result.draft.as_ref().map(|draft| &draft.compiled.plan);
+        (self.keep_best_candidates(query, all_tools, plan, scope).await, result)
     }
 
     /// Keeps the best candidates for a model, because the model reads each of them.
@@ -35,7 +64,7 @@ impl Plans {
         scope: &PlanningScope<'_>,
     ) -> Candidates {
         let count = all_tools.catalog.list_plannable().count();
-        if scope.max_tools.is_some() || count <= DEFAULT_MODEL_TOOLS {
+        if scope.max_tools.is_some() || count <= MAX_UNSELECTED_TOOLS {
             return all_tools;
         }
         let Candidates { catalog, report } =

@@ -4,7 +4,7 @@ use super::{Planning, steps::Call};
 use crate::{
     clause::Clause,
     fill::{Filling, Reading},
-    memory::{field_for, template},
+    memory::{field_for, write_template},
     refusal::Refusal,
     token::{Token, TokenKind},
     tool::{SlotKind, Tool},
@@ -22,8 +22,8 @@ impl Planning<'_> {
             && clause.tokens.iter().enumerate().any(is_word)
     }
 
-    /// Plans `delete all emails from X`: a list by the words that the action does not use, then the
-    /// action for each item.
+    /// Plans `delete all emails from X`: a call that lists items, chosen by the words that the
+    /// action does not use, then the action for each item.
     pub(super) fn plan_loop(&mut self, clause: &Clause, action: Reading) -> Result<(), Refusal> {
         let is_left = |(at, token): &(usize, &Token)| {
             !clause.verb_places().contains(at)
@@ -120,7 +120,7 @@ impl Planning<'_> {
             let field = output.and_then(|output| field_for(&output.items, slot, true));
             let known =
                 list.parameters.get(&slot.parameter).filter(|_| slot.kind != SlotKind::Email);
-            let value = field.map(|field| template("item", &field)).or(known.cloned());
+            let value = field.map(|field| write_template("item", &field)).or(known.cloned());
             match value {
                 Some(value) => {
                     let value = if slot.is_list { json!([value]) } else { value };

@@ -260,3 +260,20 @@ fn a_refusal_notes_the_parts_with_and_without_steps() {
     "#]]
     .assert_debug_eq(&parts);
 }
+
+#[test]
+fn a_refusal_is_certain_only_if_the_query_itself_forbids_a_plan() {
+    for (query, expected) in [
+        ("Don't delete author 507f1f77bcf86cd799439011", true),
+        ("Should I delete author 507f1f77bcf86cd799439011?", true),
+        ("Delete the author", true),
+        ("I deleted author 507f1f77bcf86cd799439011 yesterday", false),
+        ("Fry the author", false),
+        ("Lösche den Autor mit der Nummer sieben", false),
+    ] {
+        let Err(PlanningError::NoPlan { is_certain, message, .. }) = propose(query, &blog()) else {
+            panic!("{query} has a plan")
+        };
+        assert_eq!(is_certain, expected, "{query}: {message}");
+    }
+}
