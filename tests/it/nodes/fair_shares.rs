@@ -24,7 +24,7 @@ const DUE_EXECUTION_COUNT: usize = 200;
 /// Number of executions that one request starts.
 const EXECUTIONS_PER_REQUEST: usize = 25;
 /// Time to send all requests before the executions become due.
-const START_DELAY: Duration = Duration::from_secs(12);
+const START_DELAY: Duration = Duration::from_secs(18);
 /// Poll interval of the nodes in milliseconds. An execution that its preferred node does not claim
 /// within two polls can go to another node.
 const POLL_MS: u64 = 500;
