@@ -19,7 +19,7 @@ const MODEL_FAILED_CODE: &str = "plan.model_failed";
 /// The result of the offline planner for a query that a model plans.
 #[derive(Default)]
 pub(super) struct OfflineResult {
-    pub draft: Option<ProposedPlan>,
+    pub(super) draft: Option<ProposedPlan>,
     refusal: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl OfflineResult {
         }
     }
 
-    pub fn as_hint(&self) -> Option<Hint<'_>> {
+    pub(super) fn as_hint(&self) -> Option<Hint<'_>> {
         let draft = self.draft.as_ref().map(|draft| Hint::Draft(&draft.proposal.draft));
         draft.or_else(|| self.refusal.as_deref().map(Hint::Refusal))
     }
