@@ -13,7 +13,8 @@ pub struct Options {
     /// retry delays.
     pub poll: Duration,
     /// An execution that will wait longer than this is parked: the worker gives up its ownership,
-    /// and the execution is claimed again when it is due.
+    /// and the execution is claimed again when it is due or a command arrives. Also the time for
+    /// which a parent that waits for a child stays in memory.
     pub park_after: Duration,
     pub executions: usize,
     pub cancel_grace: Duration,

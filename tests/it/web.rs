@@ -111,3 +111,8 @@ fn the_page_shows_all_logs_and_compares_executions() {
 fn the_editor_finds_tools_and_has_all_fields_of_a_step() {
     run_script("editor.mjs");
 }
+
+#[test]
+fn an_ended_execution_is_forked_with_changes() {
+    run_script("fork.mjs");
+}

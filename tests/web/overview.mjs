@@ -71,6 +71,33 @@ test('failures are grouped by tool and code, show their cause, and are all retri
   await until(async () => (await server.ask('{ executions(filter: { state: [FAILED] }) { totalCount } }')).executions.totalCount === list + 2, 'both are retried');
   await page.getByRole('link', { name: 'newest example' }).click();
   await says(page, 'Failed');
+  // The retries failed, too. A second press retries only them, and not the first executions again.
+  await page.goto(server.url);
+  await page.locator('.cause', { hasText: 'flow.fail' }).getByRole('button', { name: 'Retry all' }).click();
+  const again = page.getByRole('dialog');
+  await again.getByRole('heading', { name: 'Retry 2 executions?' }).waitFor();
+  await again.getByText('2 executions were retried before, and are left out.').waitFor();
+  await again.getByRole('button', { name: 'Retry', exact: true }).click();
+  await page.getByRole('dialog').getByRole('heading', { name: '2 executions were retried.' }).waitFor();
+  const { executions } = await server.ask('{ executions(filter: { state: [FAILED] }) { nodes { retries { executionId } } } }');
+  assert.deepEqual(executions.nodes.map((run) => run.retries.length).filter((count) => count > 1), [], 'no execution is retried twice');
+  await close(page);
+});
+
+test('the dialog of a bulk retry lists calls with an unknown outcome, and leaves their executions out', async (context) => {
+  const pay = { name: 'pay', description: 'Pays', parameters: { type: 'object' }, effect: 'once', run: { command: ['sleep', '60'] } };
+  const own = await Server.start({ config: { toolsets: [{ name: 'shop', source: { tools: [pay] } }] } });
+  context.after(() => own.stop());
+  const { executionId } = await own.execute([{ id: 'pay', name: 'shop.pay', timeoutMs: 200 }], 'pay');
+  await own.reaches(executionId, 'FAILED');
+  const page = await open(own, '/');
+  await page.locator('.cause', { hasText: 'shop.pay' }).getByRole('button', { name: 'Retry all' }).click();
+  const dialog = page.getByRole('dialog');
+  const unknown = dialog.getByRole('region', { name: 'Calls with an unknown outcome' });
+  await unknown.getByRole('link', { name: executionId }).waitFor();
+  assert.deepEqual(await violationsInBothColours(page), []);
+  await dialog.getByRole('button', { name: 'Retry', exact: true }).click();
+  await page.getByRole('dialog').getByRole('heading', { name: '0 executions were retried.' }).waitFor();
   await close(page);
 });
 

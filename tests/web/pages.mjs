@@ -64,18 +64,37 @@ test('scheduled executions are listed by their start, and can be cancelled', asy
   await close(page);
 });
 
-test('the page of nodes shows the server, its executions and its toolsets', async () => {
-  const { executionId } = await server.execute([{ name: 'flow.sleep', parameters: { ms: 600_000 } }], 'runs on a node');
-  await server.reaches(executionId, 'IN_PROGRESS');
+test('the page of nodes shows workers, running calls, calls that limits hold back, and errors of toolsets', async (context) => {
+  const work = { name: 'work', description: 'Works', parameters: { type: 'object' }, effect: 'read', run: { command: ['sleep', '600'] } };
+  const config = {
+    limits: { calls: [{ tool: 'shop.work', concurrency: 1 }] },
+    toolsets: [
+      { name: 'shop', source: { tools: [work] } },
+      { name: 'broken', source: { mcp: { command: '/no/such/program' } } },
+    ],
+  };
+  const own = await Server.start({ config });
+  context.after(() => own.stop());
+  const first = await own.execute([{ id: 'work', name: 'shop.work' }], 'runs on a node');
+  await own.reaches(first.executionId, 'IN_PROGRESS');
+  await own.execute([{ id: 'work', name: 'shop.work' }], 'is held back');
+  // A toolset connects when a tool of it is needed.
+  await own.ask('{ tools(toolSet: "broken") { name } }');
+  const { workers } = await own.ask('{ workers { workerId node } }');
   for (const options of [{}, PHONE]) {
-    const page = await open(server, '/nodes', options);
+    const page = await open(own, '/nodes', options);
     await page.locator('.figures').getByText('Executions that it drives').waitFor();
+    const worker = page.getByRole('region', { name: 'Workers' }).locator(`[data-id="${workers[0].workerId}"]`);
+    await worker.getByText(workers[0].node, { exact: true }).waitFor();
+    await worker.getByText(/^in \d+ s$/).waitFor();
     await page.locator('.node').getByRole('link', { name: 'runs on a node' }).waitFor();
-    await page.getByRole('list', { name: 'States of the toolsets' }).getByText('blog').waitFor();
+    await page.getByRole('list', { name: 'Running calls' }).getByText('is being called').first().waitFor();
+    await page.getByRole('region', { name: 'Calls that limits hold back' }).getByRole('link', { name: 'is held back' }).waitFor();
+    const states = page.getByRole('list', { name: 'States of the toolsets' });
+    await states.getByRole('listitem').filter({ hasText: 'broken' }).locator('.text-bad').waitFor();
     await checkLayout(page, options === PHONE ? violations : violationsInBothColours);
     await close(page);
   }
-  await server.ask('mutation($id: ID!) { cancelExecution(executionId: $id) { state } }', { id: executionId });
 });
 
 test('the page of usage shows tokens and cost of models, and the calls of tools', async () => {

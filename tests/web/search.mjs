@@ -22,6 +22,27 @@ async function run(tools, query, state, options = {}) {
 
 const EXPORT = [{ id: 'export', name: 'flow.fail', parameters: { message: 'unknown VAT code' } }];
 
+test('inline plans are no rows, and waiting is shown apart from the time before', async () => {
+  const inner = { query: 'inner plan of a step', tools: [{ id: 'look', name: 'flow.noop' }] };
+  const outer = [{ id: 'part', inlinePlan: inner }, { id: 'ask', name: 'flow.noop', dependsOn: 'part', requiresApproval: true }];
+  const { executionId, requestId } = await server.execute(outer, 'outer plan with a part');
+  await server.reaches(executionId, 'WAITING');
+  const { requests } = await server.ask('{ requests(filter: { search: "inner plan of a step" }) { totalCount } }');
+  assert.equal(requests.totalCount, 1, 'the server stores a request for the inline plan');
+  const page = await open(server, '/requests?search=plan');
+  await page.locator(`.list-row[data-id="${requestId}"]`).waitFor();
+  assert.equal(await page.locator('.list-row', { hasText: 'inner plan of a step' }).count(), 0);
+  await page.locator(`.list-row[data-id="${requestId}"] .row-spent`).getByText(/^waits /).waitFor();
+  await page.goto(`${server.url}/requests?search=inner`);
+  await page.getByRole('heading', { name: 'No matches' }).waitFor();
+  // An inline plan that somebody executes by itself is a row.
+  const own = await server.ask('{ requests(filter: { search: "inner plan of a step" }) { nodes { requestId plans { planId } } } }');
+  const [alone] = own.requests.nodes;
+  await server.ask('mutation($id: ID!) { executePlan(planId: $id) { executionId } }', { id: alone.plans[0].planId });
+  await page.locator(`.list-row[data-id="${alone.requestId}"]`).waitFor();
+  await close(page);
+});
+
 test('the search finds ids, words of queries and errors, tools and labels', async () => {
   const failed = await run(EXPORT, 'invoices of November', 'FAILED', { labels: { team: 'shop' } });
   const page = await open(server, '/');

@@ -72,3 +72,20 @@ test('the results of an execution have templates that begin with the step', asyn
   await outputs.getByRole('button', { name: 'Copy {{report.rows[5].id}}' }).waitFor();
   await close(page);
 });
+
+test('two attempts of a step are compared by parameters and result', async () => {
+  const step = { id: 'load', name: 'flow.fail', parameters: { message: `busy\n${'x'.repeat(4_000)}`, retryable: true, times: 2 }, retry: { maxAttempts: 3, backoffMs: 1 } };
+  const { executionId } = await server.execute([step], 'attempts');
+  await server.reaches(executionId, 'COMPLETED');
+  const page = await open(server, `/executions/${executionId}?step=load`);
+  await page.getByRole('button', { name: 'Compare attempts' }).click();
+  const differences = page.locator('.attempt-comparison').getByLabel('Differences');
+  await differences.getByText('+   "output":').waitFor();
+  await differences.getByText('−     "code": "tool.failed"').waitFor();
+  // The page knows only shortened values, but compares whole ones.
+  await differences.getByText('x'.repeat(4_000)).first().waitFor();
+  assert.deepEqual(await violationsInBothColours(page), []);
+  await page.getByLabel('Second attempt').selectOption({ label: 'attempt 1' });
+  await page.getByText('Both have the same parameters and the same result.').waitFor();
+  await close(page);
+});

@@ -1,5 +1,6 @@
-//! The secrets that a server knows, and their removal from the names, descriptions and schemas of
-//! its tools. People and models read these texts, and stores keep them.
+//! The secrets that a server knows, and their removal from its messages and from the descriptions
+//! and schemas of its tools. People and models read these texts, and stores keep them. A tool is
+//! skipped if its name or a name in its schemas contains a secret.
 
 use std::{
     collections::VecDeque,

@@ -96,7 +96,8 @@ impl Child {
     }
 
     /// Starts the child if it does not exist, and waits for its end if this process must watch it.
-    /// Returns `Running` if the inbox will report the end of the child.
+    /// Returns `Running` if the inbox will report the end of the child, and `Unknown` if the worker
+    /// drains and the last check failed.
     async fn watch(self, context: Arc<WorkerContext>) -> ChildStatus {
         loop {
             let is_seen = match self.start_or_check(&context).await {

@@ -274,7 +274,8 @@ impl Toolbox {
         }
     }
 
-    /// Returns the name of a tool as people and models read it: see [`ToolNames::display_name`].
+    /// Returns the name of a tool as people and models read it. See
+    /// [`ToolNames::display_name`](shared::tool::ToolNames::display_name).
     pub fn display_name(&self, tool: &ToolDefinition) -> ToolName {
         self.lock_inventory().name_index().display_name(tool)
     }

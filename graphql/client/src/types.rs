@@ -124,7 +124,7 @@ pub struct ExecutionStatus {
 }
 
 impl ExecutionStatus {
-    pub const VALUES: &str = "id executionId requestId planId state mode priority startAt deadline \
+    pub const VALUES: &str = "executionId requestId planId state mode priority startAt deadline \
         createdAt startedAt finishedAt node seq input dryRun compensateOnFailure labels parentExecutionId \
         parentStepId parentIndex retryOf forkedFrom total successful failed skipped cancelled outputs";
     pub const SUMMARY_FIELDS: &str = "executionId requestId state dryRun startedAt createdAt \
@@ -232,7 +232,7 @@ pub struct StepStatus {
 impl StepStatus {
     fn fields() -> String {
         let part = format!(
-            "id stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
+            "stepId index toolName state attempts startedAt finishedAt durationMs workMs waitedMs \
              resolvedParameters output error {{ {} }} warnings reused settled settledOutput \
              settledComment skipReason waitsFor until \
              progress {{ progress total message }} childExecutionId",
@@ -366,7 +366,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub const VALUES: &str = "id planId requestId version query createdAt planner executionOrder \
+    pub const VALUES: &str = "planId requestId version query createdAt planner executionOrder \
         layers mermaid dot";
     pub const VIEW_FIELDS: &str = "planId requestId version query planner layers executionOrder \
         tools { stepId toolName plan parameters dependsOn effect when forEach compensate \
@@ -441,7 +441,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub const VALUES: &str = "id requestId query createdAt labels";
+    pub const VALUES: &str = "requestId query createdAt labels";
 
     pub fn fields(last: i32) -> String {
         format!(

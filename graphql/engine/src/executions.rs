@@ -218,9 +218,9 @@ impl Executions {
         grant.check_start(&*self.store, grant.token_name()).await?;
         let is_last = order.options.replans.left == 0;
         let planning = &PlanningOptions { is_last, ..planning.clone() };
-        let planned = self.plans.plan_query(query, planning).await;
+        let planned = Box::pin(self.plans.plan_query(query, planning)).await;
         self.record_planning(&planned).await;
-        self.find_or_start(&planned?, order, subject).await
+        Box::pin(self.find_or_start(&planned?, order, subject)).await
     }
 
     /// Returns the form under which an idempotency key is stored. If the caller's token has used the

@@ -1,5 +1,7 @@
-//! A store in front of the store, which hides the objects of other tokens. The engine of a caller
-//! reads through it, so no function of the engine and no resolver can forget the check.
+//! A store in front of the store, which hides the objects of other tokens. The engine reads through
+//! it if the caller's token has `see: own` and a lower role than `admin`, so no function that reads
+//! can forget the check. A function that steers an execution must read it here first, because
+//! control and workers use the whole store.
 
 mod documents;
 mod records;

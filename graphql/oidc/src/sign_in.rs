@@ -10,7 +10,7 @@ use crate::{
     provider::Provider,
     rules::{Rule, find_rule},
     sealed::{NoRandomBytes, Purpose, Sealer},
-    token_check::{CLOCK_SKEW_SECONDS, Expected, UncheckedToken, has_token_form, read_time},
+    token_check::{CLOCK_SKEW_SECONDS, ExpectedClaims, UncheckedToken, has_token_form, read_time},
 };
 
 /// Beginning of the names of callers that an issuer identifies. Tokens of the configuration cannot
@@ -164,7 +164,7 @@ impl SignIn {
         let key_id = unchecked.key_id.as_deref();
         let state = self.provider.state_with_key(key_id, unchecked.algorithm).await;
         let state = state.map_err(SignInError::Unavailable)?;
-        let expected = Expected { issuer: &self.settings.issuer, audience, now: self.now() };
+        let expected = ExpectedClaims { issuer: &self.settings.issuer, audience, now: self.now() };
         unchecked.check(&state.keys, &expected).map_err(SignInError::InvalidToken)
     }
 

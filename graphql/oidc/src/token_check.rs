@@ -21,7 +21,7 @@ pub(crate) struct UncheckedToken<'a> {
 }
 
 /// The values that a valid token must have.
-pub(crate) struct Expected<'a> {
+pub(crate) struct ExpectedClaims<'a> {
     pub(crate) issuer: &'a str,
     /// The token must name at least one of them.
     pub(crate) audience: &'a [String],
@@ -58,7 +58,11 @@ impl<'a> UncheckedToken<'a> {
     }
 
     /// Checks the signature and then the claims. Returns the reason if the token is not valid.
-    pub(crate) fn check(&self, keys: &KeySet, expected: &Expected<'_>) -> Result<Claims, String> {
+    pub(crate) fn check(
+        &self,
+        keys: &KeySet,
+        expected: &ExpectedClaims<'_>,
+    ) -> Result<Claims, String> {
         let message = self.message.as_bytes();
         if !keys.verifies(self.key_id.as_deref(), self.algorithm, message, &self.signature) {
             return Err("its signature does not match a key of the issuer".to_owned());
@@ -74,7 +78,7 @@ fn read_object(part: &str) -> Option<Map<String, Value>> {
     serde_json::from_slice(&decode(part)?).ok()
 }
 
-fn check_claims(claims: &Claims, expected: &Expected<'_>) -> Result<(), String> {
+fn check_claims(claims: &Claims, expected: &ExpectedClaims<'_>) -> Result<(), String> {
     if claims.0.get("iss").and_then(Value::as_str) != Some(expected.issuer) {
         return Err(format!("its issuer is not `{}`", expected.issuer));
     }

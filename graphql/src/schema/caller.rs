@@ -37,6 +37,7 @@ pub(super) struct CallerQuery;
 #[Object]
 impl CallerQuery {
     /// Caller of this operation, and its role.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn caller(&self, ctx: &Context<'_>) -> Result<Caller> {
         let grant = ctx.data::<Engine>()?.grant();
         Ok(Caller { name: grant.name().map(str::to_owned), role: grant.role().into() })

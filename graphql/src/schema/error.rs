@@ -1,4 +1,6 @@
-use async_graphql::{Error, ErrorExtensionValues, Value};
+use std::str::FromStr;
+
+use async_graphql::{Error, ErrorExtensionValues, ID, Value};
 use engine::EngineError;
 use serde::Serialize;
 
@@ -83,6 +85,11 @@ pub(super) fn limit_exceeded(reason: impl Into<String>) -> ApiError {
 pub(super) fn not_found(kind: &str, id: &str) -> ApiError {
     let id: String = id.chars().take(64).collect();
     ApiError(EngineError::not_found(kind, id))
+}
+
+/// Parses an id. An id of a wrong form is as unknown as an id that was never given out.
+pub(super) fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
+    id.parse().map_err(|_| not_found(kind, id))
 }
 
 #[cfg(test)]

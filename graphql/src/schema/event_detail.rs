@@ -204,6 +204,7 @@ impl DetailWriter {
             dry_run: options.dry_run,
             parent: created.parent.as_ref().map(EventParent::from),
             retry_of: created.retry_of.map(|id| ID(id.to_string())),
+            forked_from: created.forked_from.map(|id| ID(id.to_string())),
             reused: reused.collect(),
             call_keys: keys
                 .map(|call| EventCall::new(&call.place, Some(&*call.key), None))

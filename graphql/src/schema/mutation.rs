@@ -1,5 +1,3 @@
-use std::str::FromStr;
-
 use async_graphql::{Context, Enum, ID, MergedObject, Object, Result};
 use engine::{Engine, EngineError, SettleOrder, Verdict};
 use serde_json::Value;
@@ -10,7 +8,7 @@ use shared::{
 
 use super::{
     ClientGone,
-    error::{ApiError, ApiResult, not_found},
+    error::{ApiError, ApiResult, not_found, parse_id},
     execution::ApiExecution,
     fork::{StepChangeInput, make_order},
     input::{
@@ -394,10 +392,6 @@ pub(super) enum BulkAction {
 
 fn or_default<Input: Into<Output>, Output: Default>(input: Option<Input>) -> Output {
     input.map(Into::into).unwrap_or_default()
-}
-
-pub(super) fn parse_id<Id: FromStr>(kind: &str, id: &ID) -> ApiResult<Id> {
-    id.parse().map_err(|_| not_found(kind, id))
 }
 
 fn parse_execution_id(id: &ID) -> ApiResult<ExecutionId> {

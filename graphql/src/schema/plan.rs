@@ -91,7 +91,8 @@ impl PlanPayload {
         self.0.plan.clone().map(Plan)
     }
 
-    /// All errors and warnings of the draft.
+    /// Errors and warnings of the draft, at most 100 of each. If there are more, a diagnostic
+    /// `plan.more` says how many.
     async fn diagnostics(&self) -> Vec<Diagnostic> {
         to_api_diagnostics(&self.0.diagnostics)
     }

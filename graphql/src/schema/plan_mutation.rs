@@ -4,7 +4,10 @@ use serde_json::Value;
 use shared::store::{AuditAction, AuditTarget};
 
 use super::{
-    error::ApiError, input::PlanningOptions, mutation::parse_id, plan::Plan, saved_plan::SavedPlan,
+    error::{ApiError, parse_id},
+    input::PlanningOptions,
+    plan::Plan,
+    saved_plan::SavedPlan,
 };
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -307,6 +307,8 @@ pub(super) enum AuditAction {
     Retry,
     /// An execution was replanned.
     Replan,
+    /// An execution was forked.
+    Fork,
     /// A step was approved.
     Approve,
     /// A step was rejected.
@@ -353,6 +355,10 @@ pub(super) enum AuditAction {
     SetScore,
     /// The toolkit was replaced or extended.
     UpdateToolkit,
+    /// A backup of the store was made.
+    Backup,
+    /// The history was exported.
+    Export,
     /// A backup was written into the store.
     Restore,
     /// A history was written into the store.
@@ -391,6 +397,7 @@ pub(super) enum ErrorCode {
 #[ComplexObject]
 impl TimelineEntry {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<EventType> {
         require_value(&self.kind)
     }
@@ -399,6 +406,7 @@ impl TimelineEntry {
 #[ComplexObject]
 impl Wait {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<WaitKind> {
         require_value(&self.kind)
     }
@@ -407,6 +415,7 @@ impl Wait {
 #[ComplexObject]
 impl ToolkitEdge {
     /// `kind` as an enum.
+    #[expect(clippy::unused_async, reason = "fields of the API are asynchronous")]
     async fn kind_enum(&self) -> Result<ToolkitEdgeKind> {
         require_value(&self.kind)
     }

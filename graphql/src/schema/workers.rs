@@ -15,7 +15,8 @@ const MAX_EXECUTIONS: usize = 1_000;
 #[derive(Clone, Debug, SimpleObject)]
 pub(super) struct Worker {
     /// Id of the worker, `work_…`. Each start of a process has another id.
-    worker_id: ID,
+    #[graphql(name = "workerId")]
+    id: ID,
     /// Name of the node on which the worker runs.
     node: String,
     /// Time at which the lease ends if the worker does not renew it. Other workers then take over
@@ -41,7 +42,7 @@ impl WorkerQuery {
             let owned = HeadQuery::OwnedBy(lease.worker);
             let heads = store.find_heads(owned, MAX_EXECUTIONS).await.map_err(ApiError::from)?;
             workers.push(Worker {
-                worker_id: ID(lease.worker.to_string()),
+                id: ID(lease.worker.to_string()),
                 node: lease.node,
                 lease_until: lease.until.into(),
                 executions: to_int(heads.len()),

@@ -126,7 +126,7 @@ impl HandshakeCaller {
 
 fn find_peer(parts: &Parts) -> Result<Peer, Refusal> {
     let peer = parts.extensions.get::<Peer>().copied();
-    peer.ok_or_else(|| Refusal::forbidden("the origin of this request is unknown"))
+    peer.ok_or_else(|| Refusal::forbidden("the address of the caller is unknown"))
 }
 
 fn remove_token(headers: &HeaderMap) -> HeaderMap {

@@ -9,10 +9,12 @@ const MAX_BYTES: usize = 200;
 
 /// The first segments of the server's own paths. A prefix that begins with one of them would be
 /// ambiguous, because a proxy may remove it.
-pub(crate) const OWN_SEGMENTS: [&str; 15] = [
+pub(crate) const OWN_SEGMENTS: [&str; 21] = [
     ".well-known",
+    "approvals",
     "assets",
     "auth",
+    "compare",
     "executions",
     "favicon.svg",
     "graphiql",
@@ -21,10 +23,14 @@ pub(crate) const OWN_SEGMENTS: [&str; 15] = [
     "mcp",
     "metrics",
     "new",
+    "nodes",
     "plans",
     "requests",
+    "saved",
+    "scheduled",
     "toolkit",
     "tools",
+    "usage",
 ];
 
 /// A path such as `/faber`, without a slash at the end. The default is the root.

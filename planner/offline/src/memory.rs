@@ -6,6 +6,8 @@ use super::{
     tool::{Output, OutputKind, Slot, SlotKind, Tool},
 };
 
+pub(super) type Parameters = Map<String, Value>;
+
 #[derive(Clone, Debug)]
 pub(super) struct PlannedStep {
     pub(super) id: String,
@@ -34,7 +36,7 @@ pub(super) struct RecalledValue {
     pub(super) step: usize,
 }
 
-pub(super) fn template(id: &str, path: &str) -> Value {
+pub(super) fn write_template(id: &str, path: &str) -> Value {
     let dot = if path.is_empty() || path.starts_with('[') { "" } else { "." };
     Value::String(format!("{{{{{id}{dot}{path}}}}}"))
 }
@@ -56,7 +58,7 @@ impl Memory {
                 Some(noun) => text_field(own, noun, wanted.lexicon),
                 None => (!own.has_effect).then(|| main_text(&own.outputs)),
             };
-            path.map(|path| template(&step.id, &path))
+            path.map(|path| write_template(&step.id, &path))
         })
     }
 
@@ -68,7 +70,7 @@ impl Memory {
             let has_name = values.any(|text| text.to_lowercase() == name);
             (has_name && wanted.is_of(&own.nouns)).then(|| {
                 let path = id_of(&own.outputs, wanted.slot);
-                template(&step.id, &path.unwrap_or_else(|| wanted.slot.id_name()))
+                write_template(&step.id, &path.unwrap_or_else(|| wanted.slot.id_name()))
             })
         })
     }
@@ -99,7 +101,7 @@ impl WantedValue<'_> {
 
     fn value_of(&self, step: &PlannedStep, own: &Tool) -> Option<Value> {
         let slot = self.slot;
-        let field = |path: String| template(&step.id, &path);
+        let field = |path: String| write_template(&step.id, &path);
         // Uses the parameter of the step, because parameters are known before the step runs.
         let is_copy = slot.is_list && slot.kind == SlotKind::Email;
         if let Some(value) = step.parameters.get(&slot.parameter).filter(|_| !is_copy) {
@@ -202,12 +204,11 @@ pub(super) fn field_for(outputs: &[Output], slot: &Slot, is_own: bool) -> Option
     };
     // `lock each of the doors` needs the names of the doors.
     let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
-    scalars.find(|output| output.path == slot.parameter).map(|output| output.path.clone()).or_else(
-        || match slot.kind {
-            SlotKind::Email => called("email"),
-            SlotKind::Id if is_own => id_of(outputs, slot),
-            _ if is_name => called("name"),
-            _ => None,
-        },
-    )
+    let same = scalars.find(|output| output.path == slot.parameter);
+    same.map(|output| output.path.clone()).or_else(|| match slot.kind {
+        SlotKind::Email => called("email"),
+        SlotKind::Id if is_own => id_of(outputs, slot),
+        _ if is_name => called("name"),
+        _ => None,
+    })
 }

@@ -77,7 +77,7 @@ pub(super) fn collect_links<'a>(
 }
 
 fn too_many_dependencies_error() -> Diagnostic {
-    let message = format!("the steps have more than {MAX_DEPENDENCIES} dependencies");
+    let message = format!("the steps together have more than {MAX_DEPENDENCIES} dependencies");
     Diagnostic::error("plan.too_large", "tools", message).with_help(
         "let one step collect the outputs that the other steps need, and depend on that step",
     )

@@ -64,7 +64,7 @@ pub async fn find_offer(
     let parsed: Url = address.parse().map_err(|err| wrong(format!("{err}")))?;
     let file = parsed.path_segments().and_then(|mut parts| parts.next_back()).unwrap_or_default();
     if !is_file_name(file) {
-        return Err(wrong("it does not end with the name of a file in GGUF".to_owned()));
+        return Err(wrong("it does not end with a file name such as `model.gguf`".to_owned()));
     }
     let file = file.to_owned();
     if url.is_none() {

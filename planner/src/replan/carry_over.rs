@@ -5,8 +5,11 @@ use crate::{
     draft::{Draft, DraftStep, SubDraft},
 };
 
-/// Copies retries, timeouts, the compensation and other settings of the earlier plan to the same
-/// steps of a draft. `catalog` is the catalog with which the draft is compiled.
+/// Adds retries, timeouts, the compensation and other settings of the earlier plan to the steps of
+/// a draft that have the same id and call the same tool. A value that the draft has stays. If a
+/// step of the earlier plan needed an approval, every step that calls the same tool needs one.
+///
+/// `catalog` is the catalog with which the draft is compiled.
 pub fn carry_over(draft: &mut Draft, earlier: &Draft, catalog: &Catalog) {
     for step in &mut draft.tools {
         let called = called_tool(step, catalog);

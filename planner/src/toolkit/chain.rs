@@ -17,7 +17,7 @@ use std::{
 use serde_json::Value;
 use shared::tool::{Effect, ToolDefinition};
 
-use self::field::{Key, Owner, inputs_of, is_cautioned, outputs_of};
+use self::field::{Key, Owner, has_caution, inputs_of, outputs_of};
 pub use self::{
     field::{Field, Fit, Shape},
     naming::{NamedType, Place, Vocabulary},
@@ -36,7 +36,7 @@ pub struct ChainTool {
     /// Only such tools are in chains.
     pub can_link: bool,
     /// `true` if the description warns against the tool, so other tools are better.
-    is_cautioned: bool,
+    has_caution: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -117,8 +117,8 @@ impl ChainTool {
         // in the query.
         let needs_value = inputs.iter().any(|input| input.is_required);
         let can_link = tool.effect == Effect::Read && has_all && needs_value;
-        let is_cautioned = is_cautioned(&tool.description);
-        Self { name, inputs, outputs, can_link, is_cautioned }
+        let has_caution = has_caution(&tool.description);
+        Self { name, inputs, outputs, can_link, has_caution }
     }
 
     pub fn input(&self, parameter: &str) -> Option<&Field> {

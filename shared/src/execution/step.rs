@@ -131,7 +131,7 @@ pub enum StepState {
         attempt: Attempt,
         /// The earliest time of the next attempt.
         until: Timestamp,
-        /// The error of the last attempt. `None` after a crash.
+        /// The error of the last attempt. `None` if the attempt's worker was lost.
         error: Option<ToolError>,
     },
     Waiting(WaitReason),

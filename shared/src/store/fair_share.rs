@@ -54,10 +54,10 @@ impl<T> PlaceShares<T> {
         }
     }
 
-    /// Returns the next read, or `None` if all places are taken or no token has more due executions.
+    /// Returns the next read, or `None` if all places are filled or no token has more due executions.
     pub fn next_read(&mut self) -> Option<TokenRead> {
-        let taken: usize = self.lists.iter().map(Vec::len).sum();
-        let free = self.places.saturating_sub(taken);
+        let filled: usize = self.lists.iter().map(Vec::len).sum();
+        let free = self.places.saturating_sub(filled);
         if free == 0 {
             return None;
         }

@@ -297,7 +297,7 @@ async fn learning_waits_for_an_embedder_that_does_not_answer() {
             .find(|tool| tool["tool"]["name"] == "flow.noop")
             .and_then(|tool| tool["learned"].as_f64())
     };
-    // The execution finishes while the model is available, so only its learning meets the error.
+    // The execution finishes while the embedder is available, so only its learning meets the error.
     assert_eq!(learned().await, None);
     flaky.is_unavailable.store(true, Ordering::SeqCst);
     let until = api.engine.clock().now() + TimeDelta::seconds(1);

@@ -280,7 +280,8 @@ async fn the_audit_log_names_users_mcp_clients_and_restores() {
 
     workspace.json(&["backup", "b.fbk"], 0).await;
     workspace.json(&["restore", "b.fbk", "--store", "sqlite:copy.db"], 0).await;
-    let before = audit(&[]).await;
+    let mut before = audit(&[]).await;
+    assert_eq!(before.remove(0)["action"], "backup", "it is recorded when the backup is complete");
     let after = audit(&["--store", "sqlite:copy.db"]).await;
     assert_eq!(after[1..], before);
     assert_eq!(

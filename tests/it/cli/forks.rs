@@ -59,8 +59,8 @@ async fn a_fork_changes_input_parameters_and_outputs() {
         (["--output", "slow=x"], "is not JSON"),
         (["--plan", "plan_1_aaaaaaaaa"], "there is no plan"),
     ] {
-        let refused = workspace.json(&[&["fork", id.as_str()], &arguments[..]].concat(), 2).await;
-        assert!(text(&refused["error"]["message"]).contains(message), "{refused}");
+        let answer = workspace.json(&[&["fork", id.as_str()], &arguments[..]].concat(), 2).await;
+        assert!(text(&answer["error"]["message"]).contains(message), "{answer}");
     }
 }
 

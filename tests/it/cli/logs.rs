@@ -119,8 +119,8 @@ async fn a_failed_execution_is_one_line_with_its_step_and_code() {
 #[tokio::test]
 async fn the_end_of_a_cancelled_execution_names_the_actor() {
     let workspace = Workspace::new();
-    let plan = workspace
-        .file("plan.json", r#"{"tools":[{"name":"flow.wait","parameters":{"name":"go"}}]}"#);
+    let plan =
+        workspace.file("plan.json", r#"{"tools":[{"name":"flow.noop","requiresApproval":true}]}"#);
     let waiting = workspace.json(&["run", "--plan", &plan], 4).await;
     let id = waiting["executionId"].as_str().unwrap();
     let mut command = workspace.command(&["cancel", id, "--log-format", "json"]);

@@ -53,7 +53,7 @@ async fn a_server_counts_its_executions() {
     let plan = workspace.file("plan.json", &plan.to_string());
     workspace.run(&["run", "--plan", &plan, "--server", url]).await;
 
-    let waiting = json!({ "tools": [{ "name": "flow.wait", "parameters": { "name": "go" } }] });
+    let waiting = json!({ "tools": [{ "name": "flow.noop", "requiresApproval": true }] });
     let waiting = workspace.file("waiting.json", &waiting.to_string());
     assert_eq!(workspace.run(&["run", "--plan", &waiting, "--server", url]).await.status, 4);
 

@@ -51,8 +51,11 @@ async fn a_signal_that_no_step_waits_for_is_reported() {
     let workspace = Workspace::new();
     let plan = r#"{"tools":[{"name":"flow.wait","parameters":{"name":"payment"}}]}"#;
     let plan = workspace.file("plan.json", plan);
-    let waiting = workspace.json(&["run", "--plan", &plan], 4).await;
-    let id = waiting["executionId"].as_str().unwrap();
+    let mut run = workspace.spawn(&["run", "--plan", &plan]);
+    let line = run.wait_for_line("executing exec_").await;
+    let id = line.rsplit(' ').next().unwrap();
+    run.signal("-INT");
+    run.wait_for_exit().await;
     let unknown = workspace.run(&["signal", id, "paymnt", "--no-run"]).await;
     assert_eq!(unknown.status, 0, "{unknown:?}");
     let expected =

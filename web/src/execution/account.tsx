@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { ExecutionOnward, type Finding } from "../api/generated";
+import { ExecutionOnward, type ExecutionState, type Finding } from "../api/generated";
 import { Fault } from "../ui/fault";
 import { WORD } from "../ui/state";
 import { formatDateTime } from "../ui/time";
@@ -150,18 +150,18 @@ function keyOf({ code, stepId, index, causeSeq, message }: Finding): string {
   return `${code} ${stepId} ${index} ${causeSeq} ${message}`;
 }
 
-/** Maximum number of retries that have a link each. */
-const MAX_RETRIES = 5;
+/** Maximum number of retries that have a link each, and of forks. */
+const MAX_COPIES = 5;
 
-/** Links to the retries of the execution, and to the next version of its plan. */
+/** Links to the retries and forks of the execution, and to the next version of its plan. */
 export function Onward({ story }: { story: Story }) {
   const { live } = story;
   const [isAwaited, setAwaited] = useState(false);
   const asked = useAsk(ExecutionOnward, live.isOver ? { id: story.about.executionId } : null, isAwaited ? 2_000 : undefined);
-  const { next, replanning, retries: all = [] } = asked.data?.execution ?? {};
+  const { next, replanning, retries: all = [], forks = [] } = asked.data?.execution ?? {};
   const retries = all.filter((retry) => retry.executionId !== next?.executionId);
   useEffect(() => setAwaited(!next && replanning?.state === "PENDING"), [next, replanning]);
-  if (!live.isOver || (!next && !replanning && retries.length === 0)) return null;
+  if (!live.isOver || (!next && !replanning && retries.length === 0 && forks.length === 0)) return null;
   return (
     <ul class="waits" aria-label="What goes on after it">
       {(next || replanning) && (
@@ -188,10 +188,20 @@ export function Onward({ story }: { story: Story }) {
           )}
         </li>
       )}
-      {retries.slice(-MAX_RETRIES).map(({ executionId, state }) => (
+      <Copies word="Retried as" copies={retries} />
+      <Copies word="Forked as" copies={forks} />
+    </ul>
+  );
+}
+
+/** Links to later executions, newest last. */
+function Copies({ word, copies }: { word: string; copies: readonly { executionId: string; state: ExecutionState }[] }) {
+  return (
+    <>
+      {copies.slice(-MAX_COPIES).map(({ executionId, state }) => (
         <li key={executionId}>
           <span>
-            Retried as{" "}
+            {word}{" "}
             <a class="link mono" href={`/executions/${executionId}`}>
               {executionId}
             </a>
@@ -199,7 +209,11 @@ export function Onward({ story }: { story: Story }) {
           <span>{WORD[state]}</span>
         </li>
       ))}
-      {retries.length > MAX_RETRIES && <li class="faint">and {retries.length - MAX_RETRIES} before</li>}
-    </ul>
+      {copies.length > MAX_COPIES && (
+        <li class="faint">
+          {word} {copies.length - MAX_COPIES} others before
+        </li>
+      )}
+    </>
   );
 }

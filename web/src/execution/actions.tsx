@@ -30,6 +30,7 @@ import { Icon } from "../ui/icons";
 import { countText } from "../ui/words";
 import { Call } from "./call";
 import { askedCall, placeOf } from "./findings";
+import { Fork } from "./fork";
 import { stepsToRepeatFrom, stepsToRepeatAfterFailure, hasUnknown } from "./paths";
 import { RepeatedList } from "./repeated";
 import type { Story } from "./story";
@@ -39,6 +40,7 @@ import { UndoList } from "./undo";
 export type Asking =
   | { kind: "cancel" }
   | { kind: "again" }
+  | { kind: "fork" }
   | { kind: "retry"; mode: RetryMode; step?: string }
   | { kind: "approve"; step: string }
   | { kind: "reject"; step: string }
@@ -72,6 +74,10 @@ export function Actions({ story, onAsk, onFail }: BarProps) {
         <ActButton needs="executePlan" onClick={() => onAsk({ kind: "again" })}>
           <Icon name="play" />
           Run again
+        </ActButton>
+        <ActButton needs="forkExecution" title="Run it again with another input, other parameters or other outputs" onClick={() => onAsk({ kind: "fork" })}>
+          <Icon name="fork" />
+          Fork…
         </ActButton>
       </div>
     );
@@ -158,6 +164,8 @@ export function Question({ story, asking, onClose }: QuestionProps) {
       return <Cancel story={story} onClose={onClose} />;
     case "again":
       return <RunAgain story={story} onClose={onClose} />;
+    case "fork":
+      return <Fork story={story} onClose={onClose} />;
     case "retry":
       return <Retry story={story} mode={asking.mode} step={asking.step ?? null} onClose={onClose} />;
     case "approve":

@@ -13,9 +13,10 @@ import { Icon } from "../ui/icons";
 import { JsonView, omittedBytes } from "../ui/json";
 import { Plain } from "../ui/plain";
 import { Pill, WORD } from "../ui/state";
-import { formatClockTime, formatDuration } from "../ui/time";
+import { formatDuration } from "../ui/time";
 import { Words } from "../ui/words";
 import type { Asking } from "./actions";
+import { Attempts } from "./attempts";
 import { Call } from "./call";
 import { isFailure, errorMessageOf } from "./findings";
 import { durationText, type StepView } from "./fold";
@@ -126,7 +127,7 @@ export function Inspector({ story, step, findings, view, isPast, now, opening, a
         />
       )}
       {view.lines && <Logs lines={view.lines} index={null} />}
-      {view.tries.length > 0 && <Attempts view={view} now={now} node={story.fold.node} />}
+      {view.tries.length > 0 && <Attempts story={story} view={view} now={now} />}
       {detail?.compensation && (
         <Section title="Compensated by">
           <Pill state={detail.compensation.state} />
@@ -341,43 +342,6 @@ export function SettleButton({ step, item, onAsk }: { step: string; item: number
       <Icon name="check" />
       Settle…
     </ActButton>
-  );
-}
-
-/** Maximum number of attempts that are listed. */
-const MAX_ATTEMPTS = 50;
-
-function Attempts({ view, now, node }: { view: StepView; now: number; node: string | null }) {
-  const words: Record<string, string> = { running: WORD.RUNNING, succeeded: WORD.SUCCEEDED, failed: WORD.FAILED, interrupted: "Interrupted", cancelled: WORD.CANCELLED };
-  const tries = view.tries.filter((it) => it.index === null).slice(-MAX_ATTEMPTS);
-  if (tries.length === 0) return null;
-  return (
-    <Section title="Attempts">
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">No.</th>
-            <th scope="col">Began</th>
-            <th scope="col">Duration</th>
-            <th scope="col">Ended</th>
-          </tr>
-        </thead>
-        <tbody>
-          {tries.map((it, at) => (
-            <tr key={at}>
-              <td>{it.isUndo ? "compensation" : it.number}</td>
-              <td class="mono">{formatClockTime(new Date(it.from).toISOString())}</td>
-              <td>{formatDuration((it.to ?? now) - it.from)}</td>
-              <td>
-                {words[it.end]}
-                {it.code && <code> {it.code}</code>}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      {node && <p class="faint">Node {node}.</p>}
-    </Section>
   );
 }
 

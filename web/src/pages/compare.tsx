@@ -5,9 +5,9 @@ import { useMemo, useState } from "preact/hooks";
 import { useAsk } from "../api/client";
 import { CompareExecutions, RunsOfPlan, type Compared, type Json } from "../api/generated";
 import { isFields, print } from "../api/json";
-import { compare } from "../plan/difference";
 import { setParams, useParam } from "../router";
 import { Refused } from "../ui/fault";
+import { LineDifference } from "../ui/line-difference";
 import { Empty, Loading, useTitle } from "../ui/page";
 import { Plain } from "../ui/plain";
 import { Dot, Pill, WORD } from "../ui/state";
@@ -234,23 +234,4 @@ function changeText(before: number, after: number): string {
   const change = after - before;
   if (Math.abs(change) < 1) return "";
   return `${change > 0 ? "+" : "−"}${formatDuration(Math.abs(change))}`;
-}
-
-const MAX_LINES = 400;
-
-function LineDifference({ before, after }: { before: Json; after: Json }) {
-  const lines = useMemo(() => {
-    const text = (value: Json) => (typeof value === "string" ? value : print(value, 2)).split("\n");
-    return compare(text(before), text(after));
-  }, [before, after]);
-  return (
-    <pre class="code" tabIndex={0} aria-label="Differences">
-      {lines.slice(0, MAX_LINES).map((line, at) => (
-        <span key={at} class={`line line-${line.kind}`}>
-          <Plain text={`${line.kind === "gone" ? "− " : line.kind === "new" ? "+ " : "  "}${line.text}`} />
-        </span>
-      ))}
-      {lines.length > MAX_LINES && <span class="line faint">and {lines.length - MAX_LINES} more lines</span>}
-    </pre>
-  );
 }

@@ -312,7 +312,8 @@ function Head({ story, now, onAsk, onFail }: HeadProps) {
             {about.plan.version > 1 ? "after" : "retry of"} {about.retryOf}
           </a>
         )}
-        <a href={`/compare?a=${about.retryOf ?? ""}&b=${about.executionId}`}>Compare…</a>
+        {about.forkedFrom && <a href={`/executions/${about.forkedFrom}`}>fork of {about.forkedFrom}</a>}
+        <a href={`/compare?a=${about.retryOf ?? about.forkedFrom ?? ""}&b=${about.executionId}`}>Compare…</a>
         {about.parentExecutionId && (
           <a href={`/executions/${about.parentExecutionId}?step=${encodeURIComponent(about.parentStepId ?? "")}`}>
             sub-execution of {about.parentStepId}

@@ -1,16 +1,16 @@
-/** The nodes: what this server does, which executions each node drives, and which toolsets have errors. */
+/** The nodes: workers and their leases, what this server does, running calls, held calls, and errors of toolsets. */
 
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { useAsk } from "../api/client";
-import { OpenRuns, SetStates, type OpenRunsResult } from "../api/generated";
+import { OpenRuns, SetStates, Workers, type OpenRunsResult } from "../api/generated";
 import { sumOf, useMetrics, type Metrics } from "../api/metrics";
 import { Refused } from "../ui/fault";
 import { Loading, useTitle } from "../ui/page";
 import { Plain } from "../ui/plain";
 import { Dot, WORD } from "../ui/state";
-import { elapsedText, formatDuration, useNow } from "../ui/time";
+import { elapsedText, formatDateTime, formatDuration, oneUnitSpan, useNow } from "../ui/time";
 import { countText, Words } from "../ui/words";
 
 const POLL_INTERVAL = 3_000;
@@ -31,6 +31,7 @@ export function NodesPage() {
           {!metrics && !error && <Loading />}
           {metrics && <ServerFacts metrics={metrics} />}
         </Part>
+        <WorkerList />
         <Runs />
         <ToolSetStates />
       </div>
@@ -83,6 +84,71 @@ function bytesText(bytes: number): string {
   return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.round(bytes / 1e3)} kB`;
 }
 
+/** The workers of all nodes. A lost worker stays in the list until its lease ends. */
+function WorkerList() {
+  const asked = useAsk(Workers, {}, POLL_INTERVAL);
+  const now = useNow(1_000);
+  const workers = [...(asked.data?.workers ?? [])].sort((a, b) => (a.node < b.node ? -1 : 1));
+  return (
+    <Part title="Workers" hint="A worker drives executions. If it does not renew its lease in time, other workers take over its executions.">
+      {asked.error && asked.error.code !== "UNREACHABLE" && <Refused error={asked.error} />}
+      {!asked.data && !asked.error && <Loading />}
+      {asked.data && workers.length === 0 && <p class="faint">No worker has a lease, so no execution continues.</p>}
+      {workers.length > 0 && (
+        <div class="table-frame">
+          <table class="plain wide">
+            <thead>
+              <tr>
+                <th scope="col">Node</th>
+                <th scope="col">Worker</th>
+                <th scope="col" class="right">
+                  Executions
+                </th>
+                <th scope="col" class="right">
+                  Lease ends
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {workers.map((worker) => (
+                <tr key={worker.workerId} data-id={worker.workerId}>
+                  <td>
+                    <Plain text={worker.node} />
+                  </td>
+                  <td class="mono">{worker.workerId}</td>
+                  <td class="right">{worker.executions.toLocaleString("en")}</td>
+                  <td class="right" title={formatDateTime(worker.leaseUntil)}>
+                    {Date.parse(worker.leaseUntil) > now ? `in ${oneUnitSpan(Date.parse(worker.leaseUntil) - now)}` : "has ended"}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Part>
+  );
+}
+
+/** Maximum number of running calls of an execution that are listed. */
+const MAX_CALLS = 5;
+
+/** The calls of an execution that run now. */
+function Calls({ run }: { run: Run }) {
+  const calls = run.waitsFor.filter(({ kind }) => kind === "call");
+  if (calls.length === 0) return null;
+  return (
+    <ul class="node-calls" aria-label="Running calls">
+      {calls.slice(0, MAX_CALLS).map((call) => (
+        <li key={call.message}>
+          <Words text={call.message} />
+        </li>
+      ))}
+      {calls.length > MAX_CALLS && <li>and {calls.length - MAX_CALLS} more</li>}
+    </ul>
+  );
+}
+
 type Run = OpenRunsResult["executions"]["nodes"][number];
 
 /** The running executions by node, and the calls that limits hold back. */
@@ -94,7 +160,7 @@ function Runs() {
   const held = (found?.nodes ?? []).flatMap((run) => run.waitsFor.filter(({ kind }) => kind === "limit").map((wait) => ({ run, wait })));
   return (
     <>
-      <Part title="Running executions by node" hint="A waiting execution is shown if a limit holds it back.">
+      <Part title="Running executions by node" hint="Each execution with the calls that run now.">
         {asked.error && asked.error.code !== "UNREACHABLE" && <Refused error={asked.error} />}
         {found && found.totalCount > found.nodes.length && <p class="faint">The newest {found.nodes.length} of {countText(found.totalCount, "execution")}.</p>}
         {found && nodes.length === 0 && <p class="faint">No execution runs now.</p>}
@@ -115,14 +181,16 @@ function Runs() {
                     <Plain text={run.request?.query ?? run.executionId} />
                   </a>
                   <span class="faint">{elapsedText(run.startedAt, null, now)}</span>
+                  <Calls run={run} />
                 </li>
               ))}
             </ul>
           </details>
         ))}
       </Part>
-      {held.length > 0 && (
+      {found && (
         <Part title="Calls that limits hold back">
+          {held.length === 0 && <p class="faint">No limit holds back a call.</p>}
           <ul class="plain-list">
             {held.map(({ run, wait }) => (
               <li key={`${run.executionId} ${wait.stepId} ${wait.message}`}>

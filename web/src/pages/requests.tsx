@@ -7,6 +7,7 @@ import { Executions, ListTotals, NeedPerson, Requests, RequestTotals, type Reque
 import { print } from "../api/json";
 import { BulkBar, MAX_CHOSEN } from "../bulk/bar";
 import { chipsOf, FILTER_NAMES, listPath, PERIODS, readFilter, startOf, STATES, toExecutionFilter, toRequestFilter, type Filter, type FilterName } from "../lists/filter";
+import { isInlinePlan } from "../lists/inline";
 import { MoreFilters } from "../lists/more-filters";
 import { Views } from "../lists/views";
 import { place, setParams } from "../router";
@@ -36,10 +37,15 @@ const SUB_EXECUTION_CHOICES: readonly (readonly [string, string])[] = [
   ["all", "Include sub-executions"],
 ];
 
-function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): Row {
+/** The row of a request. */
+interface RequestLine extends Row {
+  isInline: boolean;
+}
+
+function requestRow({ cursor, node }: { cursor: string; node: RequestRow }): RequestLine {
   const run = node.executions.at(-1) ?? null;
   const isOpen = run !== null && !OVER.has(run.state);
-  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, planningError: node.planningError, reason: run ? (run.findings[0] ?? null) : (node.findings[0] ?? null), isOpen };
+  return { key: node.requestId, cursor, href: `/requests/${node.requestId}`, text: node.query, id: node.requestId, note: "", createdAt: node.createdAt, run, planningError: node.planningError, reason: run ? (run.findings[0] ?? null) : (node.findings[0] ?? null), isOpen, isInline: isInlinePlan(node) };
 }
 
 function runRow({ cursor, node }: { cursor: string; node: RunOf & { request: { query: string } | null } }): Row {
@@ -174,18 +180,20 @@ function RequestList({ filter, since, needy }: ListProps) {
   const totals = useAsk(RequestTotals, { filter: wanted }, TOTALS_POLL_INTERVAL);
   const part = asked.data?.requests;
   const first = useMemo(() => part && { rows: part.edges.map(requestRow), hasMore: part.pageInfo.hasNextPage }, [part]);
-  const list = useListing(print(["requests", filter]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
+  const { rows: all, ...list } = useListing<RequestLine>(print(["requests", filter]), asked.isCurrent ? (first ?? null) : null, async (after, count) => {
     const { requests } = await ask(Requests, { filter: wanted, first: count, after });
     return { rows: requests.edges.map(requestRow), hasMore: requests.pageInfo.hasNextPage };
   });
+  const rows = all.filter((row) => !row.isInline);
   if (asked.error && asked.error.code !== "UNREACHABLE") return <Refused error={asked.error} />;
-  if (!asked.isCurrent && list.rows.length === 0) return <Loading />;
+  if (!asked.isCurrent && all.length === 0) return <Loading />;
   return (
     <Rows
       label="Requests"
       {...list}
+      rows={rows}
       needy={needy}
-      total={totals.isCurrent ? <TotalText found={totals.data?.requests.totalCount} all={totals.data?.all.totalCount} /> : null}
+      total={totals.isCurrent ? <TotalText found={totals.data?.requests.totalCount} all={totals.data?.all.totalCount} hidden={all.length - rows.length} /> : null}
       empty={<Nothing isFiltered={isFiltered(filter)} />}
     />
   );
@@ -228,10 +236,18 @@ function toggled(ids: ReadonlySet<string>, id: string): ReadonlySet<string> {
   return next;
 }
 
+interface TotalProps {
+  found: number | undefined;
+  all: number | undefined;
+  /** Number of loaded items that are not rows. The server counts them. */
+  hidden?: number;
+}
+
 /** The number of rows that match, such as `1,204 of 5,000`. */
-function TotalText({ found, all }: { found: number | undefined; all: number | undefined }) {
+function TotalText({ found, all, hidden = 0 }: TotalProps) {
   if (found === undefined || all === undefined) return null;
-  return <span role="status">{found === all ? `${all.toLocaleString("en")} in all` : `${found.toLocaleString("en")} of ${all.toLocaleString("en")}`}</span>;
+  const [rows, total] = [found - hidden, all - hidden].map((count) => Math.max(0, count).toLocaleString("en"));
+  return <span role="status">{found === all ? `${total} in all` : `${rows} of ${total}`}</span>;
 }
 
 function Nothing({ isFiltered }: { isFiltered: boolean }) {

@@ -65,7 +65,7 @@ export interface Selection {
 
 export function Rows({ label, rows, needy, hasMore, isLoading, more, scroll, total, empty, selection = null }: Props) {
   const now = useNow(1_000);
-  if (rows.length === 0) return <>{empty}</>;
+  if (rows.length === 0 && !hasMore) return <>{empty}</>;
   return (
     <div class={selection ? "list has-selection" : "list"}>
       <div class="list-head">
@@ -156,11 +156,23 @@ function Line({ row, isNeedy, now, selection }: LineProps) {
           </span>
         </span>
         <span class="row-meter">{run ? <Meter {...run} /> : <span class={row.planningError ? "text-bad" : "faint"}>{row.planningError ? "planning failed" : "not executed"}</span>}</span>
-        <span class="row-time right">{run && !start && elapsedText(run.startedAt, isRunning ? null : run.finishedAt, now)}</span>
+        <span class="row-time right">{run && !start && <Spent run={run} reason={reason} now={now} />}</span>
         <span class="row-age right faint" title={formatDateTime(row.createdAt)}>
           {formatAge(row.createdAt, now)}
         </span>
       </a>
     </div>
+  );
+}
+
+/** The duration of an execution. While it waits, the time of the wait is apart from the time before. */
+function Spent({ run, reason, now }: { run: RunRow; reason: Reason | null; now: number }) {
+  const since = reason?.kind === "WAIT" && (run.state === "WAITING" || run.state === "PAUSED") ? reason.at : null;
+  if (since === null) return <>{elapsedText(run.startedAt, OVER.has(run.state) ? run.finishedAt : null, now)}</>;
+  return (
+    <span class="row-spent">
+      <span>{elapsedText(run.startedAt, since, now)}</span>
+      <span class="faint">waits {elapsedText(since, null, now)}</span>
+    </span>
   );
 }

@@ -6,6 +6,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { useAsk } from "../api/client";
 import { Find, type FindResult } from "../api/generated";
 import { listPath, readLabels } from "../lists/filter";
+import { isInlinePlan } from "../lists/inline";
 import { go } from "../router";
 import { restoreFocus } from "../ui/dialog";
 import { Refused } from "../ui/fault";
@@ -42,7 +43,7 @@ export function Palette({ pages, onClose }: { pages: readonly (readonly [string,
   const labels = readLabels(words);
   const hasLabels = labels !== null && Object.keys(labels).every((key) => LABEL_KEY.test(key));
   const asked = useAsk(Find, words === "" ? null : { words, byError: { errorText: words, parts: false }, byTool: { toolName: words, parts: false }, byLabel: hasLabels ? { labels, parts: false } : { executionIds: [] } });
-  const found = words !== "" && asked.isCurrent ? asked.data : null;
+  const found = words !== "" && asked.isCurrent && asked.data ? withoutInline(asked.data) : null;
   const fitting = useMemo(() => pages.filter(([, name]) => name.toLowerCase().includes(text.trim().toLowerCase())), [pages, text]);
   const links = () => [...(dialog.current?.querySelectorAll<HTMLAnchorElement>("a") ?? [])];
   const walk = (event: KeyboardEvent) => {
@@ -94,6 +95,12 @@ export function Palette({ pages, onClose }: { pages: readonly (readonly [string,
 
 function countOf({ requests, errors, users, labelled, named, savedPlans }: FindResult): number {
   return requests.totalCount + errors.totalCount + users.totalCount + labelled.totalCount + named.length + savedPlans.length;
+}
+
+/** Removes the requests of inline plans. The total number is corrected by the removed ones. */
+function withoutInline(found: FindResult): FindResult {
+  const nodes = found.requests.nodes.filter((request) => !isInlinePlan(request));
+  return { ...found, requests: { nodes, totalCount: found.requests.totalCount - (found.requests.nodes.length - nodes.length) } };
 }
 
 function Results({ found, words }: { found: FindResult; words: string }) {

@@ -100,7 +100,7 @@ struct DescribedSet {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SwitchOutcome {
-    /// `true` if all names were valid.
+    /// `true` if all names are known and no set was refused.
     success: bool,
     changed: Vec<String>,
     not_found: Vec<String>,

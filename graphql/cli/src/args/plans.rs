@@ -113,7 +113,7 @@ pub(crate) enum ExportFormat {
 pub(crate) struct TestArgs {
     /// The tests as YAML or JSON; `faber config schema --test` describes the file.
     pub(crate) file: PathBuf,
-    /// Also write the results as JUnit XML, for build servers.
+    /// Also write the results as `JUnit` XML, for build servers.
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 }

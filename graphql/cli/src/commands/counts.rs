@@ -88,7 +88,7 @@ mod tests {
     fn a_row_has_the_keys_and_an_example() {
         let counts = json!([
             { "keys": ["shop.charge", "tool.failed"], "count": 18, "p50Ms": 310.0, "p95Ms": null,
-              "lastAt": "2026-01-01T00:00:00.000001Z", "sampleExecutionId": "exec_1_aaaaaaaaa" },
+              "firstAt": "2026-01-01T00:00:00.000001Z", "lastAt": "2026-01-01T00:00:00.000001Z", "sampleExecutionId": "exec_1_aaaaaaaaa" },
         ]);
         let counts: Vec<ExecutionCount> = serde_json::from_value(counts).unwrap();
         let paint = Paint::new(false);

@@ -484,7 +484,8 @@ pub(crate) async fn show_state(
 }
 
 async fn print_detached(session: &Session<'_>, id: ExecutionId) -> Result<ExitStatus, Failure> {
-    // If Ctrl-C interrupted the stop of the worker, or if the query fails, the state is unknown.
+    // The state is unknown if this process has no worker, if Ctrl-C interrupted the stop of the
+    // worker, or if the query fails.
     let head: Option<ExecutionHead> = if session.drain().await {
         session.client.query_execution(id, ExecutionHead::FIELDS).await.ok()
     } else {

@@ -84,12 +84,9 @@ impl TokenSource {
         let secret = secret.trim();
         if secret.is_empty() {
             let from = self.place();
-            let problem = match self {
-                Self::File(_) => format!("is empty: write the token into `{from}`"),
-                Self::Variable(_) => format!("is not set: set `{from}` in Faber's environment"),
-            };
             return Err(format!(
-                "the access token `{token}` {problem}, or remove the token from `access.tokens`"
+                "the access token `{token}` is not set: set `{from}` in Faber's environment, or \
+                 remove the token from `access.tokens`"
             ));
         }
         Ok(secret.to_owned())
@@ -498,7 +495,7 @@ mod tests {
         );
         std::fs::write(folder.path().join("ci.token"), "\n").unwrap();
         let err = config.open(&[], |_| None).unwrap_err().to_string();
-        expect!["the access token `ci` is empty: write the token into `ci.token`, or remove the token from `access.tokens`"]
+        expect!["the access token `ci` is not available: `ci.token` is empty; correct the file, or remove the token from `access.tokens`"]
             .assert_eq(&err);
         std::fs::write(folder.path().join("ci.token"), "a-token-of-20-letters\n").unwrap();
         let access = config.open(&[], |_| None).unwrap();

@@ -98,18 +98,17 @@ fn compare_calls(expected: &[ExpectedCall], calls: &[MockCall], failures: &mut V
             }
             continue;
         }
-        match left.iter().position(|call| is_meant(wanted, call)) {
-            Some(index) => drop(left.remove(index)),
-            None => {
-                let made: Vec<String> = calls
-                    .iter()
-                    .map(|call| format!("{} {}", call.tool, shorten_value(&call.parameters)))
-                    .collect();
-                let made = if made.is_empty() { "no call".to_owned() } else { made.join("; ") };
-                let call = describe_call(wanted);
-                failures.push(format!("calls: expected {call}, found {made}"));
-            }
+        if let Some(index) = left.iter().position(|call| is_meant(wanted, call)) {
+            left.remove(index);
+            continue;
         }
+        let made: Vec<String> = calls
+            .iter()
+            .map(|call| format!("{} {}", call.tool, shorten_value(&call.parameters)))
+            .collect();
+        let made = if made.is_empty() { "no call".to_owned() } else { made.join("; ") };
+        let call = describe_call(wanted);
+        failures.push(format!("calls: expected {call}, found {made}"));
     }
 }
 
@@ -173,9 +172,9 @@ fn shorten_value(value: &Value) -> String {
 mod tests {
     use super::*;
 
-    fn differences(expected: Value, found: Value) -> Vec<String> {
+    fn differences(expected: &Value, found: &Value) -> Vec<String> {
         let mut failures = Vec::new();
-        compare_value("outputs", &expected, &found, &mut failures);
+        compare_value("outputs", expected, found, &mut failures);
         failures
     }
 
@@ -187,7 +186,7 @@ mod tests {
             json!({ "a": { "x": 1.0 } }),
             json!({ "a": { "y": [1, { "z": 2 }] }, "b": null }),
         ] {
-            assert_eq!(differences(expected.clone(), found.clone()), [""; 0], "{expected}");
+            assert_eq!(differences(&expected, &found), [""; 0], "{expected}");
         }
         for (expected, failure) in [
             (json!({ "a": { "x": 2 } }), "outputs.a.x: expected 2, found 1"),
@@ -198,7 +197,7 @@ mod tests {
             (json!({ "c": 1 }), "outputs.c: expected 1, found nothing"),
             (json!({ "a": { "y": [1, { "z": 3 }] } }), "outputs.a.y[1].z: expected 3, found 2"),
         ] {
-            assert_eq!(differences(expected, found.clone()), [failure]);
+            assert_eq!(differences(&expected, &found), [failure]);
         }
     }
 
@@ -234,8 +233,8 @@ mod tests {
             twice[0].starts_with("calls: expected pay {\"sum\":1}, found shop.pay"),
             "{twice:?}"
         );
-        let once = expect(vec![wanted("pay", None, Some(1))]);
-        assert_eq!(once, ["calls: expected 1 of pay, found 2"]);
+        let paid_once = expect(vec![wanted("pay", None, Some(1))]);
+        assert_eq!(paid_once, ["calls: expected 1 of pay, found 2"]);
     }
 
     #[test]

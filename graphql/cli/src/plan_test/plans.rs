@@ -2,7 +2,7 @@
 //! executes, the definitions of its tools, and recorded executions.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     fmt,
     sync::Arc,
 };
@@ -183,9 +183,8 @@ impl Workload {
         }
         workload.refuse_agents()?;
         for id in file.tests.iter().filter_map(|test| test.record) {
-            if !workload.recordings.contains_key(&id) {
-                let recording = Arc::new(Recording::load(engine, id).await?);
-                workload.recordings.insert(id, recording);
+            if let Entry::Vacant(recording) = workload.recordings.entry(id) {
+                recording.insert(Arc::new(Recording::load(engine, id).await?));
             }
         }
         Ok(workload)

@@ -1,4 +1,4 @@
-//! Reports of test results: lines for people, JSON, and JUnit XML for build servers.
+//! Reports of test results: lines for people, JSON, and `JUnit` XML for build servers.
 
 use std::fmt::Write as _;
 

@@ -208,16 +208,12 @@ impl World {
         let recorded = test.record.and_then(|id| workload.recordings.get(&id));
         let recorded = recorded.map(|recording| recording.input.clone());
         let input = test.input.clone().or(recorded).unwrap_or_default();
-        match &workload.saved_name {
-            Some(name) => {
-                self.engine.executions.start_saved_plan(name, Some(input), Order::default()).await
-            }
-            None => {
-                let options =
-                    ExecutionOptions { input: Arc::new(input), ..ExecutionOptions::default() };
-                self.engine.executions.start_plan(plan, Order { options, ..Order::default() }).await
-            }
+        let executions = &self.engine.executions;
+        if let Some(name) = &workload.saved_name {
+            return executions.start_saved_plan(name, Some(input), Order::default()).await;
         }
+        let options = ExecutionOptions { input: Arc::new(input), ..ExecutionOptions::default() };
+        executions.start_plan(plan, Order { options, ..Order::default() }).await
     }
 
     /// Lets virtual time pass until the execution has finished, or waits for an answer that the

@@ -27,7 +27,7 @@ use super::{
 /// which all uses are available again.
 const MAX_BUCKETS: usize = 10_000;
 
-/// The tools of the built-in toolset `ToolSet` that activate and deactivate toolsets.
+/// The tools of the toolset `ToolSet` that activate and deactivate toolsets.
 const ACTIVATION_TOOLS: [&str; 2] = ["activate_toolset", "deactivate_toolset"];
 
 /// Limits of a token. Each process counts only its own uses, so two servers together allow twice as

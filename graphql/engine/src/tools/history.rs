@@ -138,12 +138,11 @@ pub(super) async fn count_calls(
     let all = RecordPage::first_records(usize::MAX).names_only();
     let mut count = 0;
     for record in store.list_records(RecordKind::Call, all).await? {
-        let is_counted = match tool_in_record_name(&record.name) {
-            Some(tool) => is_wanted(tool),
-            None => {
-                let found = store.find_record(RecordKind::Call, &record.name).await?;
-                found.and_then(read_call).is_some_and(|call| is_wanted(&call.tool))
-            }
+        let is_counted = if let Some(tool) = tool_in_record_name(&record.name) {
+            is_wanted(tool)
+        } else {
+            let found = store.find_record(RecordKind::Call, &record.name).await?;
+            found.and_then(read_call).is_some_and(|call| is_wanted(&call.tool))
         };
         count += usize::from(is_counted);
     }

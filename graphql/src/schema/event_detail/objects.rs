@@ -173,6 +173,9 @@ pub(in crate::schema) struct CreatedEvent {
     pub(super) parent: Option<EventParent>,
     /// Id of the execution that this execution repeats, `exec_…`. Null if it repeats none.
     pub(super) retry_of: Option<ID>,
+    /// Id of the execution that this execution repeats with changes, `exec_…`. Null unless it is a
+    /// fork.
+    pub(super) forked_from: Option<ID>,
     /// Outputs that the execution reuses.
     pub(super) reused: Vec<EventReusedOutput>,
     /// Calls of earlier executions whose outcome is unknown. The execution sends their keys again.

@@ -13,6 +13,10 @@ use super::{super::builder_with_descriptions, *};
 const OLD_SCHEMA: &str = include_str!("compatibility/schema.graphql");
 const OLD_DOCUMENTS: &str = include_str!("compatibility/documents.txt");
 
+/// The default depends on the plan since a plan with `compensate` compensates without being asked.
+const INTENDED_CHANGE: &str =
+    "`ExecutionOptions.compensateOnFailure` was `Boolean = false` and is `Boolean`";
+
 /// Answers each operation after its validation, without executing it.
 struct ValidationOnly;
 
@@ -74,7 +78,8 @@ fn list_input_types(sdl: &str) -> BTreeSet<String> {
 
 #[test]
 fn nothing_of_the_old_schema_was_removed_or_changed() {
-    let changes = list_breaking_changes(OLD_SCHEMA, &schema_text());
+    let mut changes = list_breaking_changes(OLD_SCHEMA, &schema_text());
+    changes.retain(|change| change != INTENDED_CHANGE);
     assert!(changes.is_empty(), "{}", changes.join("\n"));
 }
 

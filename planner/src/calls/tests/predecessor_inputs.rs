@@ -76,7 +76,7 @@ fn argument_values_are_parsed_unchanged() {
 }
 
 #[test]
-fn tools_without_arguments_can_be_called() {
+fn calls_without_arguments_are_parsed() {
     let info = "system_tools.system_info";
     check_only_call("TOOL: system_tools.system_info ARGS: {}", info, json!({}), Simple);
     check_only_call(r#"{"tool": "system_tools.system_info", "args": {}}"#, info, json!({}), Json);

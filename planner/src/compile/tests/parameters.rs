@@ -55,7 +55,7 @@ fn parameters_with_templates_are_not_checked_by_the_compiler() {
             json!({ "age": "{{s.x}} years" }),
             vec!["plan.invalid_parameters tools[1].parameters.age"],
         ),
-        // A template that is the whole value keeps the type of its output.
+        // The values around a template are known, so they are checked.
         (
             json!({ "tags": { "x": "{{s}}" } }),
             vec!["plan.invalid_parameters tools[1].parameters.tags"],

@@ -141,7 +141,7 @@ fn is_id(stem: &str) -> bool {
     ID_STEMS.contains(stem)
 }
 
-pub(super) fn is_cautioned(description: &str) -> bool {
+pub(super) fn has_caution(description: &str) -> bool {
     let lower = description.to_lowercase();
     CAUTION_WORDS.iter().any(|caution| lower.contains(caution))
 }

@@ -221,7 +221,7 @@ impl<'a> Search<'a> {
 
     fn call_if_ready(&mut self, tool: usize) {
         let chain_tool = &self.graph.tools[tool];
-        let mut cost = if chain_tool.is_cautioned { CALL_COST + CAUTION_COST } else { CALL_COST };
+        let mut cost = if chain_tool.has_caution { CALL_COST + CAUTION_COST } else { CALL_COST };
         let mut depth = 0;
         for index in
             (0..chain_tool.inputs.len()).filter(|index| chain_tool.inputs[*index].is_required)

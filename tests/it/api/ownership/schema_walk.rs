@@ -11,10 +11,13 @@ const INTROSPECTION: &str = "{ __schema { types { kind name
 /// Input objects whose ids are checked are at most this many levels deep.
 const MAX_DEPTH: usize = 3;
 
-/// Places whose id is not looked up: compiling a draft needs no request, and a revision uses
-/// `planId` instead.
-const UNUSED: [&str; 2] =
-    ["Query.validatePlan.input.requestId", "Mutation.revisePlan.input.requestId"];
+/// Places whose id is not looked up: compiling a draft needs no request, a revision uses `planId`
+/// instead, and a fork looks up its execution first.
+const UNUSED: [&str; 3] = [
+    "Query.validatePlan.input.requestId",
+    "Mutation.revisePlan.input.requestId",
+    "Mutation.forkExecution.planId",
+];
 
 struct SchemaTypes(Map<String, Value>);
 

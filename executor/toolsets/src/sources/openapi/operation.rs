@@ -312,8 +312,9 @@ impl<'a> InputBuilder<'a> {
         Body::Whole { key, kind }
     }
 
-    /// Returns `true` for an object whose properties are known and share no name with a parameter.
-    /// Properties that requests leave out may share a name.
+    /// Returns `true` for an object that is never null, whose properties are known and share no
+    /// name with a parameter. A `readOnly` property may share a name, because requests do not send
+    /// it.
     fn is_mergeable(&self, schema: &Value) -> bool {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
             return false;

@@ -6,7 +6,8 @@ fn read(text: &str) -> Result<TestFile, String> {
 
 #[track_caller]
 fn read_test(text: &str) -> Test {
-    let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
+    let indented: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
+    let indented = indented.join("\n");
     read(&format!("plan: a.yaml\ntests:\n  - name: t\n{indented}")).unwrap().tests.remove(0)
 }
 
