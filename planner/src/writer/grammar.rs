@@ -5,20 +5,17 @@
 //! left out unless the query has the words of its name, and an optional date is left out if the
 //! query has no digit. The model may copy parameters and values of the offline draft.
 
+mod said;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 use shared::tool::ToolDefinition;
 
+use self::said::{SaidValues, list_parts};
 use super::tool_lines::short_name;
 use crate::{Hint, catalog::Catalog};
 
-/// Maximum number of words of a query. The parts of a longer query are not listed.
-const MAX_LISTED_WORDS: usize = 60;
-/// Maximum number of words of a listed part. A quoted part, and a part that reaches the end of the
-/// query, may be longer.
-const MAX_PART_WORDS: usize = 6;
-const MAX_PARTS: usize = 500;
 const MAX_FIELDS: usize = 80;
 const MAX_TOOLS: usize = 40;
 const MAX_STEPS: usize = 8;
@@ -44,12 +41,6 @@ const COMPOSED_PARAMETERS: [&str; 16] = [
 /// If the description of a parameter has one of these words, its value needs a certain format, and
 /// the query may have it in another.
 const FORMAT_WORDS: [&str; 6] = ["iso", "date", "time", "format", "timestamp", "e.g."];
-/// If the description of a parameter has one of these words, its value is a date or a time.
-const MOMENT_WORDS: [&str; 3] = ["date", "time", "timestamp"];
-const NUMBER_WORDS: [&str; 13] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-    "eleven", "twelve",
-];
 
 pub(super) fn plan_schema_for_query(
     query: &str,
@@ -75,6 +66,7 @@ pub(super) fn plan_schema_for_query(
     let mut definitions = json!({
         "copied": copied_text_schema(query, &said),
         "template": template_schema(&tools),
+        "list_template": list_template_schema(&tools),
         "composed": { "type": "string", "maxLength": 1_000 },
         "formed": { "type": "string", "maxLength": 60 },
     });
@@ -84,85 +76,12 @@ pub(super) fn plan_schema_for_query(
     Some(json!({ "anyOf": [plan, impossible], "$defs": definitions }))
 }
 
-/// The values of a query and of its offline draft, as far as they decide the parameters of steps.
-struct SaidValues {
-    words: BTreeSet<String>,
-    numbers: Vec<Value>,
-    has_digit: bool,
-    hinted_names: BTreeSet<String>,
-    hinted_texts: Vec<String>,
-}
-
-impl SaidValues {
-    fn read(query: &str, hint: Option<Hint<'_>>) -> Self {
-        let mut said = Self {
-            words: split_words(query),
-            numbers: list_numbers(query),
-            has_digit: query.contains(|c: char| c.is_ascii_digit()),
-            hinted_names: BTreeSet::new(),
-            hinted_texts: Vec::new(),
-        };
-        if let Some(Hint::Draft(draft)) = hint {
-            let parameters = draft.tools.iter().filter_map(|step| step.parameters.as_ref());
-            parameters.for_each(|value| said.add_hint(value));
-        }
-        said
-    }
-
-    fn add_hint(&mut self, value: &Value) {
-        match value {
-            Value::Object(fields) => {
-                self.hinted_names.extend(fields.keys().cloned());
-                fields.values().for_each(|value| self.add_hint(value));
-            }
-            Value::Array(items) => items.iter().for_each(|value| self.add_hint(value)),
-            Value::Number(_) if !self.numbers.contains(value) => self.numbers.push(value.clone()),
-            Value::String(text) => self.hinted_texts.push(text.clone()),
-            _ => {}
-        }
-    }
-
-    fn may_give(&self, name: &str, schema: &Value) -> bool {
-        let is_said = match schema["type"].as_str() {
-            Some("boolean") => split_words(name).is_subset(&self.words),
-            Some("string") => self.has_digit || !is_moment(schema),
-            _ => true,
-        };
-        is_said || self.hinted_names.contains(name)
-    }
-}
-
-/// Returns the words of a text in lower case. `reply_all` and `replyAll` have two words.
-fn split_words(text: &str) -> BTreeSet<String> {
-    let mut words = BTreeSet::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        let is_start = c.is_uppercase() && word.ends_with(char::is_lowercase);
-        if is_start || !c.is_alphanumeric() {
-            words.insert(std::mem::take(&mut word));
-        }
-        if c.is_alphanumeric() {
-            word.push(c);
-        }
-    }
-    words.insert(word);
-    let words = words.into_iter().filter(|word| !word.is_empty());
-    words.map(|word| word.to_lowercase()).collect()
-}
-
-fn is_moment(schema: &Value) -> bool {
-    let format = schema["format"].as_str().unwrap_or_default();
-    let description = split_words(schema["description"].as_str().unwrap_or_default());
-    ["date", "date-time", "time"].contains(&format)
-        || MOMENT_WORDS.iter().any(|word| description.contains(*word))
-}
-
 fn step_schema(tool: &ToolDefinition, catalog: &Catalog, said: &SaidValues) -> Value {
     let fields = json!({
         "name": { "const": short_name(tool, catalog) },
         "parameters": parameters_schema(&tool.input_schema, MAX_LEVELS, said),
         "id": { "type": "string", "pattern": "^[a-z][a-z0-9_]{0,15}$" },
-        "forEach": reference_schema("template"),
+        "forEach": reference_schema("list_template"),
         "when": { "type": "string", "maxLength": 100 },
         "dependsOn": { "type": "array", "maxItems": 4, "items": { "type": "string", "maxLength": 40 } },
         "onError": { "enum": ["fail", "continue", "ignore"] },
@@ -215,7 +134,7 @@ fn value_schema(name: &str, schema: &Value, levels: usize, said: &SaidValues) ->
         Some("array") => {
             let items = value_schema(name, &schema["items"], levels, said);
             let list = json!({ "type": "array", "maxItems": 10, "items": items });
-            any_of_schema([list, reference_schema("template")])
+            any_of_schema([list, reference_schema("list_template")])
         }
         Some("object") if levels > 0 => any_of_schema([
             parameters_schema(schema, levels - 1, said),
@@ -253,65 +172,8 @@ fn copied_text_schema(query: &str, said: &SaidValues) -> Value {
     json!({ "enum": parts })
 }
 
-fn list_parts(query: &str) -> Vec<String> {
-    let words: Vec<&str> = query.split_whitespace().collect();
-    if words.len() > MAX_LISTED_WORDS {
-        return Vec::new();
-    }
-    let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut add = |text: &str| {
-        let is_mark = |c: char| "\"'`“”‘’«».,;:!?()[]".contains(c);
-        for text in [text, text.trim_matches(is_mark)] {
-            if !text.is_empty() && parts.len() < MAX_PARTS && seen.insert(text.to_owned()) {
-                parts.push(text.to_owned());
-            }
-        }
-    };
-    for mark in ['"', '\'', '`'] {
-        query.split(mark).skip(1).step_by(2).for_each(&mut add);
-    }
-    for word in words.iter().copied() {
-        add(word);
-        add(word.trim_start_matches('#'));
-        word.split('/').filter(|_| !word.contains("//")).for_each(&mut add);
-        if let Some(owner) = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")) {
-            add(owner);
-        }
-    }
-    for length in 2..=MAX_PART_WORDS {
-        words.windows(length).for_each(|words| add(&words.join(" ")));
-    }
-    for start in 0..words.len() {
-        add(&words[start..].join(" "));
-    }
-    parts
-}
-
-/// Returns the numbers in the query. `1,234` is one number, but may also be two numbers.
-fn list_numbers(query: &str) -> Vec<Value> {
-    let lower = query.to_lowercase();
-    let words = lower.split(|c: char| c.is_whitespace() || "/,;:#()".contains(c));
-    let grouped = lower.split_whitespace().filter(|word| word.contains(','));
-    let grouped: Vec<String> = grouped.map(|word| word.replace(',', "")).collect();
-    let mut numbers: Vec<Value> = Vec::new();
-    for word in words.chain(grouped.iter().map(String::as_str)) {
-        let word =
-            word.trim_matches(|c: char| !c.is_ascii_digit() && c != '-' && !c.is_alphabetic());
-        let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit()).trim_start_matches('$');
-        let spelt =
-            NUMBER_WORDS.iter().position(|spelt| *spelt == word).map(|number| json!(number));
-        let written = || serde_json::from_str::<Value>(digits).ok().filter(Value::is_number);
-        numbers.extend(spelt.or_else(written).filter(|number| !numbers.contains(number)));
-    }
-    numbers
-}
-
 fn template_schema(tools: &[&ToolDefinition]) -> Value {
-    let mut fields = BTreeSet::new();
-    for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {
-        add_fields(schema, MAX_LEVELS, &mut fields);
-    }
-    let fields: Vec<String> = fields.into_iter().collect();
+    let fields = list_fields(tools, |_| true);
     let rest = if fields.is_empty() {
         "(\\.[A-Za-z0-9_]{1,40}|\\[[0-9]{1,2}\\]){0,4}".to_owned()
     } else {
@@ -320,18 +182,52 @@ fn template_schema(tools: &[&ToolDefinition]) -> Value {
     json!({ "type": "string", "pattern": format!("^\\{{\\{{[A-Za-z][A-Za-z0-9_]{{0,39}}{rest}\\}}\\}}$") })
 }
 
-fn add_fields(schema: &Value, levels: usize, fields: &mut BTreeSet<String>) {
+/// Returns a schema of templates of lists. Small models write a template of one value where a list
+/// belongs.
+fn list_template_schema(tools: &[&ToolDefinition]) -> Value {
+    let lists = list_fields(tools, is_list);
+    if lists.is_empty() {
+        return template_schema(tools);
+    }
+    let (fields, lists) = (list_fields(tools, |_| true).join("|"), lists.join("|"));
+    let path = format!("(\\.({fields})|\\[[0-9]{{1,2}}\\]){{0,3}}\\.({lists})");
+    let may_be_list = |tool: &&ToolDefinition| tool.output_schema.as_ref().is_none_or(is_list);
+    let path = if tools.iter().any(may_be_list) { format!("({path})?") } else { path };
+    let start = "[A-Za-z][A-Za-z0-9_]{0,39}";
+    json!({ "type": "string", "pattern": format!("^\\{{\\{{{start}{path}\\}}\\}}$") })
+}
+
+fn is_list(schema: &Value) -> bool {
+    schema["items"].is_object() || schema["type"] == "array"
+}
+
+/// Returns the names of the output fields whose schemas `is_wanted` accepts.
+fn list_fields(tools: &[&ToolDefinition], is_wanted: fn(&Value) -> bool) -> Vec<String> {
+    let mut fields = BTreeSet::new();
+    for schema in tools.iter().filter_map(|tool| tool.output_schema.as_ref()) {
+        add_fields(schema, MAX_LEVELS, is_wanted, &mut fields);
+    }
+    fields.into_iter().collect()
+}
+
+fn add_fields(
+    schema: &Value,
+    levels: usize,
+    is_wanted: fn(&Value) -> bool,
+    fields: &mut BTreeSet<String>,
+) {
     for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if fields.len() < MAX_FIELDS && !name.is_empty() && name.chars().all(is_plain) {
+        let is_name = !name.is_empty() && name.chars().all(is_plain);
+        if fields.len() < MAX_FIELDS && is_name && is_wanted(schema) {
             fields.insert(name.clone());
         }
         if levels > 0 {
-            add_fields(schema, levels - 1, fields);
+            add_fields(schema, levels - 1, is_wanted, fields);
         }
     }
     if levels > 0 && schema["items"].is_object() {
-        add_fields(&schema["items"], levels - 1, fields);
+        add_fields(&schema["items"], levels - 1, is_wanted, fields);
     }
 }
 
@@ -342,31 +238,6 @@ mod tests {
         draft::Draft,
         writer::tests::{catalog_with_tool, make_catalog},
     };
-
-    #[test]
-    fn a_value_is_a_part_of_the_query() {
-        let parts = list_parts("Close issue #7 of acme/site, saying \"all done\" to Ann's team.");
-        for expected in ["7", "acme", "site", "acme/site", "all done", "Ann", "Ann's team", "issue"]
-        {
-            assert!(parts.iter().any(|part| part == expected), "{expected}: {parts:?}");
-        }
-        assert!(!parts.iter().any(|part| part == "Bob"));
-        assert!(list_parts(&"word ".repeat(MAX_LISTED_WORDS + 1)).is_empty());
-        let long: Vec<String> = (0..MAX_LISTED_WORDS).map(|index| format!("w{index}")).collect();
-        assert!(list_parts(&long.join(" ")).len() <= MAX_PARTS);
-    }
-
-    #[test]
-    fn a_number_is_copied_from_the_query() {
-        for (query, expected) in [
-            ("reserve 2 of them, then three; price 1.5 or $9", json!([2, 3, 1.5, 9])),
-            ("issue #42 at 7pm", json!([42, 7])),
-            ("nothing", json!([])),
-            ("pay 1,234, then 5", json!([1, 234, 5, 1234])),
-        ] {
-            assert_eq!(json!(list_numbers(query)), expected, "{query}");
-        }
-    }
 
     #[test]
     fn a_step_names_an_offered_tool_with_its_parameters() {
@@ -468,5 +339,13 @@ mod tests {
             pattern,
             r"^\{\{[A-Za-z][A-Za-z0-9_]{0,39}(\.(id|list)|\[[0-9]{1,2}\]){0,4}\}\}$"
         );
+        let pattern = form["$defs"]["list_template"]["pattern"].as_str().unwrap();
+        assert_eq!(
+            pattern,
+            r"^\{\{[A-Za-z][A-Za-z0-9_]{0,39}(\.(id|list)|\[[0-9]{1,2}\]){0,3}\.(list)\}\}$"
+        );
+        let form = plan_schema_for_query("x", None, &make_catalog()).unwrap();
+        let definitions = &form["$defs"];
+        assert_eq!(definitions["list_template"], definitions["template"], "unknown outputs");
     }
 }

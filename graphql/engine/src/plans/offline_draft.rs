@@ -19,7 +19,7 @@ const MODEL_FAILED_CODE: &str = "plan.model_failed";
 /// The result of the offline planner for a query that a model plans.
 #[derive(Default)]
 pub(super) struct OfflineResult {
-    pub draft: Option<ProposedPlan>,
+    pub(super) draft: Option<ProposedPlan>,
     refusal: Option<String>,
 }
 
