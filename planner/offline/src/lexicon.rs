@@ -137,6 +137,10 @@ impl Lexicon {
         token.kind == TokenKind::Word && self.fillers.contains(&token.lower)
     }
 
+    pub(super) fn is_content(&self, token: &Token) -> bool {
+        token.kind == TokenKind::Word && !self.is_filler(token)
+    }
+
     pub(super) fn is_preposition(&self, token: &Token) -> bool {
         token.kind == TokenKind::Word && self.file.prepositions.contains_key(&token.lower)
     }
@@ -223,11 +227,14 @@ impl Lexicon {
                 && token.value.bytes().all(|byte| byte.is_ascii_lowercase())
                 && !known.contains(&token.stem)
                 && !self.is_known(&token.lower, &token.stem);
+            if !is_candidate {
+                continue;
+            }
             let verbs = self.verbs.keys().filter(|verb| !verb.contains(' '));
             let mut words = verbs.chain(self.nouns.keys()).chain(&self.fillers).chain(known);
             let is_meant =
                 |word: &&String| is_misspelt(&token.stem, word) || is_misspelt(&token.lower, word);
-            if let Some(word) = words.find(|word| is_candidate && is_meant(word)) {
+            if let Some(word) = words.find(is_meant) {
                 token.lower.clone_from(word);
                 token.stem = stem(word);
             }

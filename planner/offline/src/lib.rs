@@ -117,7 +117,7 @@ impl Offline {
         let tools = self.parsed_catalogs.tools_of(catalog);
         let english = lexicon::english();
         let mut planning = Planning::new(query, english, &tools, &self.weights);
-        planning = planning.with_chain_catalog(chain_catalog);
+        planning.chain_catalog = Some(chain_catalog);
         let planned = check_limits(query, &tools).and_then(|mut tokens| {
             let known = tools.iter().flat_map(Tool::words).cloned().collect();
             english.correct_words(&mut tokens, &known);

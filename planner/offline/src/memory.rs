@@ -6,6 +6,8 @@ use super::{
     tool::{Output, OutputKind, Slot, SlotKind, Tool},
 };
 
+pub(super) type Parameters = Map<String, Value>;
+
 #[derive(Clone, Debug)]
 pub(super) struct PlannedStep {
     pub(super) id: String,
@@ -202,12 +204,11 @@ pub(super) fn field_for(outputs: &[Output], slot: &Slot, is_own: bool) -> Option
     };
     // `lock each of the doors` needs the names of the doors.
     let is_name = slot.kind == SlotKind::Word && slot.is_required && !slot.is_slashed;
-    scalars.find(|output| output.path == slot.parameter).map(|output| output.path.clone()).or_else(
-        || match slot.kind {
-            SlotKind::Email => called("email"),
-            SlotKind::Id if is_own => id_of(outputs, slot),
-            _ if is_name => called("name"),
-            _ => None,
-        },
-    )
+    let same = scalars.find(|output| output.path == slot.parameter);
+    same.map(|output| output.path.clone()).or_else(|| match slot.kind {
+        SlotKind::Email => called("email"),
+        SlotKind::Id if is_own => id_of(outputs, slot),
+        _ if is_name => called("name"),
+        _ => None,
+    })
 }

@@ -50,7 +50,7 @@ pub(super) struct Planning<'a> {
     last: Vec<usize>,
     previous_clause: Option<Clause>,
     nouns: BTreeSet<String>,
-    chain_catalog: Option<&'a Catalog>,
+    pub(super) chain_catalog: Option<&'a Catalog>,
 }
 
 impl<'a> Planning<'a> {
@@ -72,10 +72,6 @@ impl<'a> Planning<'a> {
             nouns: tools.iter().flat_map(|tool| tool.nouns.iter().cloned()).collect(),
             chain_catalog: None,
         }
-    }
-
-    pub(super) fn with_chain_catalog(self, catalog: &'a Catalog) -> Self {
-        Self { chain_catalog: Some(catalog), ..self }
     }
 
     /// Plans the clauses of a query one after another. If that fails, tries to answer the query by

@@ -54,13 +54,9 @@ impl Refusal {
             slot => format!("with {} …", slot.map(|slot| slot.cue()).unwrap_or_default()),
         };
         let names: Vec<String> = slots.iter().map(name).collect();
-        let message = format!(
-            "{} of `{}` {} missing in `{}`: add `{advice}`",
-            names.join(" and "),
-            tool.name,
-            if names.len() == 1 { "is" } else { "are" },
-            shorten(said)
-        );
+        let (names, verb) = (names.join(" and "), if names.len() == 1 { "is" } else { "are" });
+        let (own, said) = (&tool.name, shorten(said));
+        let message = format!("{names} of `{own}` {verb} missing in `{said}`: add `{advice}`");
         let nearest_tool = Some(tool.name.clone());
         Self { nearest_tool, is_certain: true, ..Self::new(message) }
     }
@@ -73,11 +69,8 @@ impl Refusal {
     }
 
     pub(super) fn no_list(tool: &Tool, said: &str) -> Self {
-        Self::new(format!(
-            "no tool lists the items of `{}`: name each item, as in `{} …`",
-            shorten(said),
-            tool.order
-        ))
+        let (said, order) = (shorten(said), &tool.order);
+        Self::new(format!("no tool lists the items of `{said}`: name each item, as in `{order} …`"))
     }
 
     pub(super) fn unplaced(tool: &Tool, words: &str, said: &str) -> Self {

@@ -54,8 +54,10 @@ impl Token {
         self.is_mark(",") || self.is("and") || self.is_mark("&")
     }
 
+    /// Returns whether a word is capitalised. In `d'Orsay`, the part behind the mark counts.
     pub(super) fn is_capitalised(&self) -> bool {
-        self.kind == TokenKind::Word && self.value.chars().next().is_some_and(char::is_uppercase)
+        let mut parts = self.value.splitn(3, ['\'', '’']).take(2);
+        self.kind == TokenKind::Word && parts.any(|part| part.starts_with(char::is_uppercase))
     }
 
     pub(super) fn is_value(&self) -> bool {
@@ -85,6 +87,11 @@ impl Token {
 
     pub(super) fn inserted(word: &str, at: usize) -> Self {
         Self::new(TokenKind::Word, at, at, word)
+    }
+
+    /// Returns whether the word is not in the clause, but was taken over from another clause.
+    pub(super) fn is_inserted(&self) -> bool {
+        self.start == self.end
     }
 
     pub(super) fn without_possessive(&self) -> &str {
@@ -264,7 +271,10 @@ fn is_path(text: &str) -> bool {
 
 fn has_extension(text: &str) -> bool {
     text.rsplit_once('.').is_some_and(|(name, extension)| {
+        // `D.C.` and `U.S.` are no files.
+        let is_abbreviation = extension.len() == 1 && name.split('.').all(|part| part.len() == 1);
         !name.is_empty()
+            && !is_abbreviation
             && !name.ends_with('.')
             && (1..=7).contains(&extension.len())
             && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())

@@ -87,11 +87,13 @@ pub(super) struct Tool {
 impl Tool {
     /// Reads a tool. Plans use `name` for it.
     pub(super) fn read(definition: &ToolDefinition, name: String, lexicon: &Lexicon) -> Self {
-        let short = definition.name.as_str().rsplit('.').next().unwrap_or_default();
+        let name_parts = definition.name.as_str().rsplit_once('.');
+        let (space, short) = name_parts.unwrap_or(("", definition.name.as_str()));
         let words = name_words(short);
         let sentence = definition.description.split(['.', '\n']).next().unwrap_or_default();
-        let about: Vec<String> = description_words(sentence).collect();
+        let mut about: Vec<String> = description_words(sentence).collect();
         let (verb, count) = read_verb(&words, &about, lexicon);
+        about.extend(name_words(space).iter().map(|word| stem(word)));
         let nouns = words.iter().skip(count).filter(|word| !lexicon.fillers.contains(*word));
         let nouns: Vec<String> = nouns.map(|word| stem(word)).collect();
         let schema = &definition.input_schema;

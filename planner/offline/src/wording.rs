@@ -162,7 +162,7 @@ impl<'a> Wording<'a> {
 /// Reads a fragment in two ways: as a part of the clause before it (`create A and B`), and as an
 /// order with an unknown verb (`notify Bob`).
 fn join_fragments(clauses: Vec<Clause>, lexicon: &Lexicon) -> Vec<Clause> {
-    let is_content = |token: &Token| token.kind == TokenKind::Word && !lexicon.is_filler(token);
+    let is_content = |token: &Token| lexicon.is_content(token);
     let mut joined: Vec<Clause> = Vec::new();
     for mut clause in clauses {
         if clause.mood == Mood::Fragment {

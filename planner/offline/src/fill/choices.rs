@@ -19,13 +19,8 @@ impl Filler<'_> {
         let weights = self.weights;
         for choice in &slot.choices {
             if let Some(place) = self.verb.first().filter(|_| state == Some(choice)) {
-                let tokens = *place..place + 1;
-                candidates.push(self.propose(
-                    at,
-                    json!(choice),
-                    tokens,
-                    weights.choice + weights.cue,
-                ));
+                let (tokens, score) = (*place..place + 1, weights.choice + weights.cue);
+                candidates.push(self.propose(at, json!(choice), tokens, score));
             }
             let words: Vec<String> =
                 choice.split(['_', '-', ' ']).map(|word| stem(&word.to_lowercase())).collect();
@@ -51,9 +46,12 @@ impl Filler<'_> {
         for (place, token) in self.tokens.iter().enumerate() {
             let is_verb = self.verb.contains(&place);
             if token.kind == TokenKind::Word && is_alike(&token.stem, last) && !is_verb {
-                let is_negated = place > 0 && self.is_at(place - 1, &["not", "no", "without"]);
-                let tokens = place - usize::from(is_negated)..place + 1;
-                let (value, score) = (json!(!is_negated), self.weights.choice);
+                // A negation may be some words before the flag: `do not include the impact`.
+                let before = self.tokens[..place].iter().rev().take(4);
+                let mut before = before.take_while(|token| token.kind == TokenKind::Word);
+                let negation = before.position(|token| token.is_any(&["not", "no", "without"]));
+                let tokens = negation.map_or(place, |count| place - count - 1)..place + 1;
+                let (value, score) = (json!(negation.is_none()), self.weights.choice);
                 candidates.push(self.propose(at, value, tokens, score));
             }
         }
@@ -79,8 +77,7 @@ impl Filler<'_> {
             let other = shown.iter().find(|(tokens, _)| tokens.start == next);
             let end = other.map_or(next + 1, |(tokens, _)| tokens.end);
             let token = &self.tokens[next];
-            let is_name = token.kind == TokenKind::Word
-                && !self.lexicon.is_filler(token)
+            let is_name = self.lexicon.is_content(token)
                 && !self.lexicon.is_noun(&token.stem)
                 && self.lexicon.concepts(&token.stem).is_empty();
             is_name.then(|| (json!(self.slice(next..end)), end))
@@ -138,12 +135,8 @@ impl Filler<'_> {
                 (other.kind == TokenKind::Glob).then(|| (json!(other.value), next + 1))
             };
             let (value, tokens) = (json!(pattern), place..place + 1);
-            self.add_values(
-                at,
-                FoundValue { value, tokens, start: place, score },
-                read,
-                candidates,
-            );
+            let found = FoundValue { value, tokens, start: place, score };
+            self.add_values(at, found, read, candidates);
         }
     }
 }

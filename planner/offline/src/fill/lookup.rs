@@ -1,7 +1,7 @@
 //! Calls of a tool that only reads, from the values that a query mentions anywhere. The form of a
 //! value and the words around it tell its slot.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use serde_json::{Number, Value, json};
 
@@ -21,6 +21,7 @@ use crate::{
 const MAX_CALLS: usize = 16;
 
 type PlacedValue = (usize, Value);
+type PlacedValues = BTreeMap<usize, Vec<PlacedValue>>;
 
 pub(crate) fn look_up(fill_context: &FillContext<'_>, clause: &Clause, tool: usize) -> Reading {
     Reading { tool, ..Filler::new(fill_context, clause, tool).look_up() }
@@ -48,14 +49,12 @@ impl Filler<'_> {
         }
         let mut costs = vec![0.0; self.tokens.len()];
         for (at, mention) in mentions.iter().enumerate() {
-            let is_item =
-                mention.is_joined || mentions.get(at + 1).is_some_and(|next| next.is_joined);
-            let is_sure = mention.kind != MentionKind::Words || is_item;
+            let is_sure = mention.kind != MentionKind::Words || is_item(&mentions, at);
             costs[mention.tokens.start] = if is_sure { self.weights.unplaced } else { 0.0 };
         }
         let chosen = self.choose(&candidates, &costs);
         let mut reading = Reading { score: chosen.score, ..Reading::default() };
-        let mut values: BTreeMap<usize, Vec<PlacedValue>> = BTreeMap::new();
+        let mut values = PlacedValues::new();
         let mut is_placed = vec![false; self.tokens.len()];
         let mut last = None;
         for candidate in chosen.candidates.iter().map(|at| &candidates[*at]) {
@@ -64,8 +63,12 @@ impl Filler<'_> {
             reading.guessed_slots.extend(candidate.is_guess.then_some(slot));
             let Filling::One(value) = &candidate.fills[0].1 else { continue };
             let placed = values.entry(slot).or_default();
-            let is_next =
-                matches!(candidate.repeat, Repeat::After(end) if last == Some((slot, end)));
+            // Choices of a list go together until another slot gets a value.
+            let is_choice = self.tool.slots[slot].kind == SlotKind::Choice;
+            let is_next = last.is_some_and(|(own, end)| {
+                let is_behind = matches!(candidate.repeat, Repeat::After(start) if start == end);
+                own == slot && (is_behind || is_choice)
+            });
             match (placed.last_mut(), value) {
                 (Some((_, Value::Array(items))), Value::Array(more)) if is_next => {
                     items.extend_from_slice(more);
@@ -82,9 +85,39 @@ impl Filler<'_> {
         };
         let left = mentions.iter().filter(is_left);
         reading.unplaced_tokens = left.flat_map(|mention| mention.tokens.clone()).collect();
-        let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
-        reading.fillings = spread_values(&values, is_paired);
+        reading.fillings = self.spread_values(&values);
         reading
+    }
+
+    /// Makes at most 16 calls of the values. Values of several slots go together if the query says
+    /// `respectively` or mentions the slots in turns. Otherwise each value goes with each value of
+    /// the other slots: `Oslo and Rome for 3 and 5 days`.
+    fn spread_values(&self, values: &PlacedValues) -> BTreeMap<usize, Filling> {
+        let is_paired = self.tokens.iter().any(|token| token.is("respectively"));
+        let ends = |slot: &usize| (values[slot][0].0, values[slot][values[slot].len() - 1].0);
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for slot in values.keys().filter(|slot| values[slot].len() > 1) {
+            let (start, end) = ends(slot);
+            let takes_turns = |group: &mut Vec<usize>| {
+                is_paired || group.iter().map(ends).any(|(from, to)| start < to && from < end)
+            };
+            let group = groups.extract_if(.., takes_turns).flatten().chain([*slot]).collect();
+            groups.push(group);
+        }
+        let mut rows: Vec<BTreeMap<usize, PlacedValue>> = vec![BTreeMap::new()];
+        for group in &groups {
+            let calls = pair_values(values, group);
+            let with = |row: &BTreeMap<usize, PlacedValue>| {
+                let row = row.clone();
+                calls.iter().map(move |call| row.clone().into_iter().chain(call.clone()).collect())
+            };
+            rows = rows.iter().flat_map(with).take(MAX_CALLS).collect();
+        }
+        let fillings = values.iter().map(|(slot, own)| {
+            let column = rows.iter().map(|row| row.get(slot).unwrap_or(&own[0]).1.clone());
+            (*slot, Filling::from_values(column.collect()))
+        });
+        fillings.collect()
     }
 
     fn add_mentioned(
@@ -96,9 +129,10 @@ impl Filler<'_> {
     ) {
         let weights = self.weights;
         for (first, mention) in mentions.iter().enumerate() {
-            let Some((value, score)) = self.mention_fit(mention, slot) else { continue };
+            let fit = self.mention_fit(mention, slot, is_item(mentions, first));
+            let Some((value, score)) = fit else { continue };
             let minimum = match mention.kind {
-                MentionKind::Figure { .. } => weights.unusual,
+                MentionKind::Figure { .. } | MentionKind::Name => weights.unusual,
                 MentionKind::Moment => 0.0,
                 _ => weights.preposition,
             };
@@ -109,26 +143,9 @@ impl Filler<'_> {
                 Some(last) => Repeat::After(mentions[last].tokens.end),
                 None => Repeat::Apart,
             };
-            let mut push = |value: Value, last: usize, score: f32| {
-                let tokens = mention.tokens.start..mentions[last].tokens.end;
-                let candidate = self.propose(at, value, tokens, score);
-                let is_guess = score <= weights.typed || mention.kind == MentionKind::Words;
-                candidates.push(Candidate { is_guess, repeat, ..candidate });
-            };
-            push(value, first, score);
-            // Joins mentions that are one name: `Maroon 5`, `Yamaha P125` and `Miami, Florida`.
-            let is_more = |next: &&Mention| {
-                let is_number = matches!(
-                    self.tokens[next.tokens.start].kind,
-                    TokenKind::Number | TokenKind::Code
-                );
-                mention.kind == MentionKind::Name
-                    && (next.is_second || is_number && next.tokens.start == mention.tokens.end)
-            };
-            if let Some(next) = mentions.get(first + 1).filter(is_more) {
-                let text = self.slice(mention.tokens.start..next.tokens.end);
-                push(json!(text), first + 1, score + weights.near_form);
-            }
+            let candidate = self.propose(at, value, mention.tokens.clone(), score);
+            let is_guess = score <= weights.typed || mention.kind == MentionKind::Words;
+            candidates.push(Candidate { is_guess, repeat, ..candidate });
         }
         if !slot.is_numeric {
             // Adds examples of the description, such as `e.g. summary or detailed`.
@@ -143,7 +160,7 @@ impl Filler<'_> {
         }
     }
 
-    fn mention_fit(&self, mention: &Mention, slot: &Slot) -> Option<(Value, f32)> {
+    fn mention_fit(&self, mention: &Mention, slot: &Slot, is_item: bool) -> Option<(Value, f32)> {
         let weights = self.weights;
         let score = weights.typed + self.score_nearby_words(mention, slot);
         let first = &self.tokens[mention.tokens.start];
@@ -159,9 +176,6 @@ impl Filler<'_> {
                 Some((figure_for(value, *is_share, slot)?, score))
             }
             _ if slot.is_numeric => None,
-            MentionKind::Figure { .. } if slot.kind == SlotKind::Id => {
-                Some((json!(first.value.trim_start_matches('#')), score))
-            }
             MentionKind::Moment if slot.kind == SlotKind::Moment && is_clock == time.is_some() => {
                 let day = moment.and_then(|moment| moment.day);
                 let day = day.map(|day| json!(write_moment(day, None)));
@@ -170,11 +184,18 @@ impl Filler<'_> {
             }
             MentionKind::Figure { .. } | MentionKind::Moment => None,
             MentionKind::Words => {
-                let can_be = slot.is_required && (slot.is_free() || slot.is_list);
-                let before = mention.before.map(|place| &self.tokens[place]);
-                let is_announced = before.is_some_and(|token| self.lexicon.is_preposition(token));
-                let bonus = if is_announced { weights.near_form } else { 0.0 };
-                can_be.then(|| (text(), score + bonus - weights.typed - weights.foreign))
+                let can_be = slot.is_free() || slot.is_list && slot.is_required;
+                let before = mention.before.filter(|_| can_be);
+                let is_announced = before.is_some_and(|place| self.is_announced(slot, place));
+                let is_after =
+                    before.is_some_and(|at| self.lexicon.is_preposition(&self.tokens[at]));
+                let bonus = if is_after { weights.near_form } else { 0.0 };
+                let foreign = if is_item { 0.0 } else { weights.foreign };
+                if slot.is_required {
+                    can_be.then(|| (text(), score + bonus - weights.typed - foreign))
+                } else {
+                    is_announced.then(|| (text(), score))
+                }
             }
             _ if slot.kind == SlotKind::Moment => None,
             _ if slot.kind == SlotKind::Email && first.kind != TokenKind::Email => None,
@@ -199,8 +220,7 @@ impl Filler<'_> {
     /// Returns the points that a word gives to a slot. They are lower if other slots of the tool
     /// have the word, too.
     fn word_fit(&self, word: &str, slot: &Slot) -> f32 {
-        let is_same = |own: &String| is_alike(own, word) || self.lexicon.is_same_noun(own, word);
-        let in_name = |slot: &&Slot| slot.words.iter().any(is_same);
+        let in_name = |slot: &&Slot| slot.words.iter().any(|own| is_alike(own, word));
         let in_text =
             |slot: &&Slot| in_name(slot) || slot.about.iter().any(|own| is_alike(own, word));
         let slots = || self.tool.slots.iter();
@@ -214,6 +234,11 @@ impl Filler<'_> {
     }
 }
 
+/// Returns whether a value is in a list of values of one kind.
+fn is_item(mentions: &[Mention], at: usize) -> bool {
+    mentions[at].is_joined || mentions.get(at + 1).is_some_and(|next| next.is_joined)
+}
+
 /// Returns a figure in the form that a slot takes, if the slot can take it. `5%` is 0.05, or 5 if
 /// the slot asks for percent or for an integer.
 fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
@@ -224,52 +249,19 @@ fn figure_for(value: &Number, is_share: bool, slot: &Slot) -> Option<Value> {
     (!slot.is_whole || value.is_i64()).then(|| Value::Number(value.clone()))
 }
 
-/// Makes at most 16 calls of the values. Without a pairing, each value goes with each value of the
-/// other slots: `Oslo and Rome for 3 and 5 days`.
-fn spread_values(
-    values: &BTreeMap<usize, Vec<PlacedValue>>,
-    is_paired: bool,
-) -> BTreeMap<usize, Filling> {
-    let many: Vec<&Vec<PlacedValue>> = values.values().filter(|values| values.len() > 1).collect();
-    let ends = |values: &[PlacedValue]| (values[0].0, values[values.len() - 1].0);
-    let take_turns = |one: &[PlacedValue], other: &[PlacedValue]| {
-        let ((start, end), (from, to)) = (ends(one), ends(other));
-        start < to && from < end
+/// Makes a call of each value of the slot that has most values. Of several such slots, the first in
+/// the query counts. The other slots of the group get the value with the same number, or the last
+/// value before the next call.
+fn pair_values(values: &PlacedValues, group: &[usize]) -> Vec<BTreeMap<usize, PlacedValue>> {
+    let slots = group.iter().map(|slot| &values[slot]);
+    let leader = slots.max_by_key(|own| (own.len(), Reverse(own[0].0)));
+    let starts: Vec<usize> = leader.into_iter().flatten().map(|(start, _)| *start).collect();
+    let pick = |slot: &usize, call: usize| {
+        let own = &values[slot];
+        let end = starts.get(call + 1).copied().unwrap_or(usize::MAX);
+        let before = own.iter().rfind(|(start, _)| *start < end);
+        let same = if own.len() == starts.len() { own.get(call) } else { before };
+        (*slot, same.unwrap_or(&own[0]).clone())
     };
-    let has_turns = is_paired
-        || (1..many.len()).any(|at| many[..at].iter().any(|one| take_turns(one, many[at])));
-    let mut rows: Vec<BTreeMap<usize, Value>> = vec![BTreeMap::new()];
-    if many.len() < 2 || has_turns {
-        let leader = many.iter().max_by_key(|values| values.len()).copied();
-        let count = leader.map_or(1, Vec::len);
-        rows = (0..count)
-            .map(|call| {
-                let end = leader.and_then(|values| values.get(call + 1));
-                let end = end.map_or(usize::MAX, |(start, _)| *start);
-                let pick = |values: &Vec<PlacedValue>| {
-                    let before = values.iter().rev().find(|(start, _)| *start < end);
-                    let same = if values.len() == count { values.get(call) } else { before };
-                    same.or(values.first()).map(|(_, value)| value.clone())
-                };
-                values.iter().filter_map(|(slot, values)| Some((*slot, pick(values)?))).collect()
-            })
-            .collect();
-    } else {
-        for (slot, values) in values {
-            let with = |row: &BTreeMap<usize, Value>| {
-                let row = row.clone();
-                values.iter().map(move |(_, value)| {
-                    let mut row = row.clone();
-                    row.insert(*slot, value.clone());
-                    row
-                })
-            };
-            rows = rows.iter().flat_map(with).take(MAX_CALLS).collect();
-        }
-    }
-    let column = |slot: usize| {
-        let rows = rows.iter().take(MAX_CALLS);
-        rows.filter_map(|row| row.get(&slot).cloned()).collect::<Vec<Value>>()
-    };
-    values.keys().map(|slot| (*slot, Filling::from_values(column(*slot)))).collect()
+    (0..starts.len()).map(|call| group.iter().map(|slot| pick(slot, call)).collect()).collect()
 }

@@ -38,8 +38,6 @@ pub(super) struct Mention {
     pub(super) before: Option<usize>,
     /// `true` if the value continues a list of values of one kind: `Rome` in `Oslo and Rome`.
     pub(super) is_joined: bool,
-    /// `true` if the value belongs to the name before it: `Miami, Florida`.
-    pub(super) is_second: bool,
 }
 
 impl Filler<'_> {
@@ -95,7 +93,6 @@ impl Filler<'_> {
             let has_comma = own.tokens.start > 0 && self.tokens[own.tokens.start - 1].is_mark(",");
             let is_pair =
                 own.kind == MentionKind::Name && has_comma && !last.is_joined && !continues;
-            own.is_second = own.is_joined && is_pair;
             own.is_joined &= !is_pair;
             if own.is_joined {
                 own.before = last.before;
@@ -111,26 +108,24 @@ impl Filler<'_> {
         start: usize,
         end: usize,
     ) -> Mention {
-        let is_content =
-            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
+        let is_content = |token: &&Token| self.lexicon.is_content(token);
         let before = self.tokens[start..tokens.start].iter().rev().take(MAX_TOKENS_BEFORE);
-        let behind =
-            self.tokens[tokens.end..end].iter().take(MAX_TOKENS_AFTER).take_while(|token| {
-                let is_preposition = self.lexicon.is_preposition(token) && !token.is("of");
-                token.kind == TokenKind::Word && !token.is_separator() && !is_preposition
-            });
+        let is_near = |token: &&Token| token.kind == TokenKind::Word && !token.is("and");
+        let behind = self.tokens[tokens.end..end].iter().take(MAX_TOKENS_AFTER).take_while(is_near);
         let weigh =
             |(at, token): (usize, &Token)| (token.stem.clone(), WEIGHT_DECAY.powf(to_f32(at)));
         let near_words = before.filter(is_content).enumerate().map(weigh);
-        // The unit of `45-minute` is in the same token as the number.
-        let unit =
-            self.tokens[tokens.start].lower.trim_start_matches(|char: char| !char.is_alphabetic());
+        // The unit counts twice. It is `minute` in `45-minute`, and `days` in `5 days`.
+        let text = &self.tokens[tokens.start].lower;
+        let unit = text.trim_start_matches(|char: char| !char.is_alphabetic());
+        let next = self.tokens.get(tokens.end).filter(is_content).map_or("", |next| &next.lower);
+        let unit = stem(if unit.is_empty() { next } else { unit });
         let has_unit = matches!(kind, MentionKind::Figure { .. }) && !unit.is_empty();
         let near_words = near_words.chain(behind.filter(is_content).enumerate().map(weigh));
-        let near_words = near_words.chain(has_unit.then(|| (stem(unit), 1.0))).collect();
+        let near_words = near_words.chain(has_unit.then_some((unit, 1.0))).collect();
         let is_article = |at: &usize| self.is_at(*at, &["the", "a", "an", "my", "our"]);
         let before = (0..tokens.start).rev().find(|at| !is_article(at));
-        Mention { tokens, kind, near_words, before, is_joined: false, is_second: false }
+        Mention { tokens, kind, near_words, before, is_joined: false }
     }
 
     fn read_mention(&self, at: usize) -> Option<(MentionKind, usize)> {
@@ -183,18 +178,14 @@ impl Filler<'_> {
                 slot.mentions(stem)
                     || shown.into_iter().any(|own| own.to_lowercase() == token.lower)
             };
-            token.kind == TokenKind::Word
+            self.lexicon.is_content(token)
                 && !token.is_capitalised()
-                && !self.lexicon.is_filler(token)
                 && self.lexicon.concepts(stem).is_empty()
                 && !self.is_tool_word(stem)
                 && !self.tool.slots.iter().any(is_chosen)
         };
         let count = self.tokens[at..].iter().take(MAX_VALUE_WORDS).take_while(is_value).count();
-        // Words before a number are not a value: `the next 100 generations`.
-        let next = self.tokens.get(at + count).filter(|_| count > 0);
-        let is_before_figure = next.is_some_and(|next| next.kind == TokenKind::Number);
-        (count > 0 && !is_before_figure).then_some((MentionKind::Words, at + count))
+        (count > 0).then_some((MentionKind::Words, at + count))
     }
 
     /// Reads `5`, `$1.2`, `5 million`, `3%`, `20kg`, `7-day`, `2nd`, and `three` before the noun of
@@ -249,8 +240,7 @@ impl Filler<'_> {
         let mut end = at + 1;
         loop {
             let gap = usize::from(self.is_at(end, &["of", "the"]));
-            let is_day = gap == 0 && self.moments.iter().any(|moment| moment.tokens.start == end);
-            if is_day || !self.is_name_word(end + gap) {
+            if !self.is_name_word(end + gap) {
                 return Some(end);
             }
             end += gap + 1;
@@ -260,8 +250,7 @@ impl Filler<'_> {
     fn is_name_word(&self, at: usize) -> bool {
         self.tokens.get(at).is_some_and(|token| {
             let is_inner = || !self.begins_sentence(at) && self.is_name_word(at + 1);
-            token.kind == TokenKind::Word
-                && token.value.starts_with(char::is_uppercase)
+            token.is_capitalised()
                 && !token.is_any(&["i", "id", "no"])
                 && (!self.lexicon.is_filler(token) || is_inner())
         })

@@ -70,8 +70,7 @@ impl Filler<'_> {
     fn phrases(&self, place: usize) -> Vec<Phrase<'_>> {
         let is_rank = |token: &&Token| self.lexicon.ranks.has(&token.lower);
         let head = place + 1 + self.tokens[place + 1..].iter().take_while(is_rank).count();
-        let is_content =
-            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
+        let is_content = |token: &&Token| self.lexicon.is_content(token);
         let noun = self.tokens.get(head).filter(is_content);
         // In `the order id`, the last word names a field of the order, unless it announces another
         // value.
@@ -121,18 +120,14 @@ impl Filler<'_> {
     fn resolve(&self, at: usize, slot: &Slot, phrase: &Phrase<'_>) -> Option<Candidate> {
         let weights = self.weights;
         let context = self.context(phrase.place, slot);
+        let tokens = context.start..phrase.end;
         let wanted = self.wanted(slot, phrase.noun);
         let is_field = matches!(slot.kind, SlotKind::Text | SlotKind::Title)
             || slot.kind == SlotKind::Word && phrase.noun.is_some();
         if !is_field {
             let found = self.fill_context.memory.value_for(&wanted)?;
             let score = weights.reference + context.score;
-            return Some(self.make_linked_candidate(
-                at,
-                found,
-                &(context.start..phrase.end),
-                score,
-            ));
+            return Some(self.make_linked_candidate(at, found, &tokens, score));
         }
         let found = self.fill_context.memory.text(&wanted)?;
         let is_own = phrase
@@ -144,7 +139,7 @@ impl Filler<'_> {
         }
         let score =
             weights.reference + context.score.max(0.0) + if is_own { weights.cue } else { 0.0 };
-        Some(self.make_linked_candidate(at, found, &(context.start..phrase.end), score))
+        Some(self.make_linked_candidate(at, found, &tokens, score))
     }
 
     /// Makes a candidate from a value of an earlier step. None of its words is the value itself, so

@@ -32,7 +32,14 @@ impl Filler<'_> {
     pub(super) fn add_texts(&self, at: usize, slot: &Slot, candidates: &mut Vec<Candidate>) {
         for place in 0..self.tokens.len() {
             let Some(opening) = self.opening(place, slot) else { continue };
-            self.add_text(at, slot, &opening, candidates);
+            let ValueStart { start, value, score, .. } = opening;
+            let Some(first) = self.tokens.get(value) else { continue };
+            if first.kind == TokenKind::Quoted {
+                let score = score + self.weights.typed + self.weights.quoted;
+                candidates.push(self.propose(at, json!(first.value), start..value + 1, score));
+            } else if self.begins_text(&opening, slot) {
+                self.add_extents(at, slot, &opening, candidates);
+            }
         }
         if let Some(opening) = self.bare_value_start(slot) {
             self.add_extents(at, slot, &opening, candidates);
@@ -71,24 +78,6 @@ impl Filler<'_> {
         Some(ValueStart { start: place, value, score, announced_by })
     }
 
-    fn add_text(
-        &self,
-        at: usize,
-        slot: &Slot,
-        opening: &ValueStart,
-        candidates: &mut Vec<Candidate>,
-    ) {
-        let weights = self.weights;
-        let ValueStart { start, value, .. } = *opening;
-        let Some(first) = self.tokens.get(value) else { return };
-        if first.kind == TokenKind::Quoted {
-            let score = opening.score + weights.typed + weights.quoted;
-            candidates.push(self.propose(at, json!(first.value), start..value + 1, score));
-        } else if self.begins_text(opening, slot) {
-            self.add_extents(at, slot, opening, candidates);
-        }
-    }
-
     fn begins_text(&self, opening: &ValueStart, slot: &Slot) -> bool {
         let first = &self.tokens[opening.value];
         let is_preposition = opening.announced_by == Announcer::Preposition;
@@ -123,9 +112,9 @@ impl Filler<'_> {
             }
             let first = if announced_by == Announcer::About { value - 1 } else { value };
             let mut text = self.slice(first..end);
-            if is_text && end == self.tokens.len() {
-                text.extend(self.closing_mark());
-            }
+            let rest = self.fill_context.query.get(self.tokens[end - 1].end..).unwrap_or_default();
+            let mark = rest.chars().next().filter(|mark| matches!(mark, '!' | '?'));
+            text.extend(mark.filter(|_| is_text && end == self.tokens.len()));
             let length = self.weights.length * to_f32(count);
             let score = opening.score
                 + if is_bare { 0.0 } else { self.weights.text }
@@ -137,17 +126,14 @@ impl Filler<'_> {
         }
     }
 
-    fn closing_mark(&self) -> Option<char> {
-        let last = self.tokens.last()?;
-        let mark = self.fill_context.query.get(last.end..)?.chars().next();
-        mark.filter(|mark| matches!(mark, '!' | '?'))
-    }
-
     /// Returns whether words without quotation marks can be the value of a slot. Except in a slot
     /// for a text, they contain no e-mail address and no path among other words.
     fn is_text(&self, range: Range<usize>, slot: &Slot) -> bool {
         let tokens = &self.tokens[range];
         let is_single = tokens.len() == 1;
+        if tokens[0].is_inserted() {
+            return false;
+        }
         if is_single && slot.kind != SlotKind::Text && self.lexicon.is_filler(&tokens[0]) {
             return false;
         }
@@ -198,6 +184,7 @@ impl Filler<'_> {
     fn is_stop(&self, place: usize, slot: &Slot) -> bool {
         let token = &self.tokens[place];
         match token.kind {
+            _ if token.is_inserted() => true,
             TokenKind::Mark => !token.is_any(&["-", "'"]),
             TokenKind::Quoted => false,
             TokenKind::Word => {

@@ -110,26 +110,22 @@ impl Filler<'_> {
         Some((value, 0.0))
     }
 
-    /// Returns the points for the fit of a code to the examples of an id. Returns `None` if the
-    /// code has the form of another id, and this id has other examples.
+    /// Returns the points for the fit of a code to the examples of an id. A tool that acts takes no
+    /// code with the form of another id.
     fn id_fit(&self, code: &str, slot: &Slot) -> Option<f32> {
-        let weights = self.weights;
         let fits = |slot: &Slot| slot.options.iter().any(|example| has_form(code, example));
-        if fits(slot) {
-            return Some(weights.form);
-        }
         let mut others = self.fill_context.tools.iter().flat_map(|tool| &tool.slots);
-        let is_other = others.any(|other| other.kind == SlotKind::Id && fits(other));
-        match (is_other, slot.options.is_empty()) {
-            (true, false) => None,
-            (false, true) => Some(0.0),
-            _ => Some(-weights.form),
+        let mut is_other = || others.any(|other| other.kind == SlotKind::Id && fits(other));
+        match (fits(slot), slot.options.is_empty()) {
+            (true, _) => Some(self.weights.form),
+            (_, true) => Some(0.0),
+            _ if self.tool.has_effect && is_other() => None,
+            _ => Some(-self.weights.form),
         }
     }
 
     fn has_unit(&self, at: usize, slot: &Slot) -> bool {
-        let is_content =
-            |token: &&Token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token);
+        let is_content = |token: &&Token| self.lexicon.is_content(token);
         let Some(next) = self.tokens.get(at + 1).filter(is_content) else { return false };
         let last = slot.words.last();
         slot.mentions(&next.stem)

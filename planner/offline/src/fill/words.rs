@@ -6,11 +6,7 @@ use super::{Filler, to_f32};
 use crate::token::{Token, TokenKind};
 
 impl Filler<'_> {
-    pub(super) fn score_nouns(
-        &self,
-        claimed_tokens: &[bool],
-        values: &BTreeSet<usize>,
-    ) -> (f32, bool) {
+    pub(super) fn score_nouns(&self, claimed: &[bool], values: &BTreeSet<usize>) -> (f32, bool) {
         let weights = self.weights;
         let nouns = &self.tool.nouns;
         if nouns.is_empty() {
@@ -18,7 +14,7 @@ impl Filler<'_> {
         }
         let mut said: Vec<&str> = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
-            let is_value = claimed_tokens[at] && values.contains(&at);
+            let is_value = claimed[at] && values.contains(&at);
             if token.kind == TokenKind::Word && !self.verb.contains(&at) && !is_value {
                 said.push(token.stem.as_str());
             }

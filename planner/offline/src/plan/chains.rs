@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use planner::{
-    catalog::Catalog,
     draft::DraftStep,
     toolkit::chain::{ChainGraph, Field, Fit, Given, Goal, Place, Shape, Vocabulary, value_of},
 };
@@ -28,20 +27,11 @@ struct LinkedTools {
     vocabulary: Vocabulary,
 }
 
-impl LinkedTools {
-    fn read(catalog: &Catalog) -> Self {
-        let tools = catalog.list_plannable();
-        let graph = ChainGraph::new(tools.map(|tool| (plan_name(catalog, tool), Arc::clone(tool))));
-        let vocabulary = graph.vocabulary();
-        Self { graph, vocabulary }
-    }
-}
-
 impl Planning<'_> {
     fn name_before(&self, tokens: &[Token], at: usize) -> Range<usize> {
         let is_small = |place: &usize| self.lexicon.is_filler(&tokens[*place]);
         let end = at - (0..at).rev().take(MAX_SMALL_WORDS).take_while(is_small).count();
-        let is_content = |place: &usize| self.is_content(&tokens[*place]);
+        let is_content = |place: &usize| self.lexicon.is_content(&tokens[*place]);
         let start = end - (0..end).rev().take(MAX_NAME_WORDS).take_while(is_content).count();
         start..end
     }
@@ -53,7 +43,10 @@ impl Planning<'_> {
         if !self.planned.steps.is_empty() || clauses.iter().any(|clause| self.may_act(clause)) {
             return false;
         }
-        let linked = LinkedTools::read(catalog);
+        let tools = catalog.list_plannable();
+        let graph = ChainGraph::new(tools.map(|tool| (plan_name(catalog, tool), Arc::clone(tool))));
+        let vocabulary = graph.vocabulary();
+        let linked = LinkedTools { graph, vocabulary };
         let values = |clause: &Clause| -> Vec<Given> {
             let places = 0..clause.tokens.len();
             places.filter_map(|at| self.named_value(&linked, &clause.tokens, at)).collect()
@@ -123,7 +116,7 @@ impl Planning<'_> {
 
     fn wanted_outputs(&self, linked: &LinkedTools, clause: &Clause) -> Option<Vec<(usize, usize)>> {
         let has_output = |places: &[Place]| places.iter().any(|place| !place.is_input);
-        let pieces = clause.tokens.split(|token| !self.is_content(token));
+        let pieces = clause.tokens.split(|token| !self.lexicon.is_content(token));
         let named = pieces.filter_map(|piece| {
             let words: Vec<&str> = piece.iter().map(|token| token.stem.as_str()).collect();
             linked.vocabulary.find(&words, has_output)
@@ -133,10 +126,6 @@ impl Planning<'_> {
             .reduce(|best, named| if named.points > best.points { named } else { best });
         let outputs = best?.places.iter().filter(|place| !place.is_input);
         Some(outputs.map(|place| (place.tool, place.at)).collect())
-    }
-
-    pub(super) fn is_content(&self, token: &Token) -> bool {
-        token.kind == TokenKind::Word && !self.lexicon.is_filler(token)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Plans conditions in words. Finds the step whose output has the fact of the condition, and writes
 //! an expression about this output.
 
-use serde_json::{Map, Value};
-
 use super::{
     Planning,
     steps::{Call, end_range},
@@ -10,6 +8,7 @@ use super::{
 use crate::{
     clause::{Clause, Condition},
     fill::Reading,
+    memory::Parameters,
     refusal::Refusal,
     token::{Token, TokenKind, number, stem},
     tool::{Output, OutputKind, SlotKind, Tool},
@@ -57,20 +56,14 @@ impl Planning<'_> {
         let when = fact.expression.replace("{}", &self.memory.steps[step].id);
         let readings = self.readings(&main, &|_| true);
         self.note_clause(&main, &readings);
-        let mut best = readings
-            .into_iter()
-            .next()
-            .ok_or_else(|| Refusal::nothing_fits(&self.words(&main.tokens)))?;
+        let best = readings.into_iter().next();
+        let mut best = best.ok_or_else(|| Refusal::nothing_fits(&self.words(&main.tokens)))?;
         let known = self.memory.steps[step].parameters.clone();
         self.inherit_values(&mut best, Some(&known));
         self.add_reading(&Clause { is_next: false, ..main }, best, Some(&when))
     }
 
-    fn read_fact(
-        &self,
-        condition: &Condition,
-        shared: Option<&Map<String, Value>>,
-    ) -> Option<Fact> {
+    fn read_fact(&self, condition: &Condition, shared: Option<&Parameters>) -> Option<Fact> {
         let statement = self.read_statement(condition);
         let clause = Clause::question(statement.tokens.clone());
         // `it is zero` and `there are none` refer to the output of an earlier step.
@@ -142,7 +135,7 @@ impl Planning<'_> {
     pub(super) fn known_reading(
         &self,
         mut readings: Vec<Reading>,
-        shared: Option<&Map<String, Value>>,
+        shared: Option<&Parameters>,
     ) -> Option<Reading> {
         for reading in &mut readings {
             self.inherit_values(reading, shared);
@@ -212,7 +205,7 @@ impl Planning<'_> {
     fn predicate<'s>(&self, statement: &'s Statement) -> Option<&'s Token> {
         let behind = statement.copula()? + 1;
         let mut words = statement.tokens[behind..].iter().rev();
-        words.find(|token| token.kind == TokenKind::Word && !self.lexicon.is_filler(token))
+        words.find(|token| self.lexicon.is_content(token))
     }
 }
 

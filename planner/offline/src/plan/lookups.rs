@@ -25,14 +25,12 @@ impl Planning<'_> {
         !has_condition && self.memory.steps.iter().all(is_plain)
     }
 
-    fn has_few_tools(&self) -> bool {
-        self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect)
-    }
-
     /// Replaces the plan by calls of the tool that reads what a query asks about. Returns `false`
     /// and keeps the plan if there is no such tool.
     pub(super) fn plan_lookup(&mut self, tokens: &[Token]) -> bool {
-        if tokens.len() > MAX_CLAUSE_TOKENS || !self.has_few_tools() {
+        let is_possible =
+            self.tools.len() <= MAX_LOOKUP_TOOLS && !self.tools.iter().any(|tool| tool.has_effect);
+        if tokens.len() > MAX_CLAUSE_TOKENS || !is_possible {
             return false;
         }
         let fill_context = self.fill_context();
@@ -59,7 +57,7 @@ impl Planning<'_> {
     }
 
     fn score_shared_words(&self, tokens: &[Token]) -> Vec<f32> {
-        let words = tokens.iter().filter(|token| self.is_content(token));
+        let words = tokens.iter().filter(|token| self.lexicon.is_content(token));
         let words: BTreeSet<&String> = words.map(|token| &token.stem).collect();
         let weigh = |tool: &Tool, word: &String| {
             if tool.has_noun(word, self.lexicon) || tool.verb == *word {

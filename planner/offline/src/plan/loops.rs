@@ -1,10 +1,10 @@
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Planning, steps::Call};
 use crate::{
     clause::Clause,
     fill::{Filling, Reading},
-    memory::{field_for, write_template},
+    memory::{Parameters, field_for, write_template},
     refusal::Refusal,
     token::{Token, TokenKind},
     tool::{SlotKind, Tool},
@@ -50,10 +50,8 @@ impl Planning<'_> {
     fn best_action(&mut self, clause: &Clause) -> Result<Reading, Refusal> {
         let readings = self.readings(clause, &|tool| tool.has_effect);
         self.note_clause(clause, &readings);
-        readings
-            .into_iter()
-            .next()
-            .ok_or_else(|| Refusal::nothing_fits(&self.words(&clause.tokens)))
+        let best = readings.into_iter().next();
+        best.ok_or_else(|| Refusal::nothing_fits(&self.words(&clause.tokens)))
     }
 
     fn add_list(
@@ -131,11 +129,7 @@ impl Planning<'_> {
         }
     }
 
-    pub(super) fn repeat_over_items(
-        &self,
-        step: usize,
-        call: &Map<String, Value>,
-    ) -> Option<EachItem> {
+    pub(super) fn repeat_over_items(&self, step: usize, call: &Parameters) -> Option<EachItem> {
         let list = &self.memory.steps[step];
         let path = &self.tools[list.tool].list()?.path;
         let first = format!("{{{{{}.{path}[0].", list.id);
@@ -148,6 +142,6 @@ impl Planning<'_> {
 }
 
 pub(super) struct EachItem {
-    pub(super) parameters: Map<String, Value>,
+    pub(super) parameters: Parameters,
     pub(super) items: String,
 }

@@ -8,10 +8,12 @@ use crate::{
     tool::Tool,
 };
 
+type Parts = [(Clause, Reading); 2];
+
 impl Planning<'_> {
     /// Splits a clause into two calls of one tool, if one call leaves words without a place or
     /// lacks a value. The second part repeats the verb, or the noun of a question.
-    pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<[(Clause, Reading); 2]> {
+    pub(super) fn split(&self, clause: &Clause, best: &Reading) -> Option<Parts> {
         let tool = &self.tools[best.tool];
         let verb = clause.verb_places();
         let is_noun = |token: &Token| {
@@ -44,12 +46,7 @@ impl Planning<'_> {
         None
     }
 
-    fn read_parts(
-        &self,
-        first: Clause,
-        second: Clause,
-        tool: &Tool,
-    ) -> Option<[(Clause, Reading); 2]> {
+    fn read_parts(&self, first: Clause, second: Clause, tool: &Tool) -> Option<Parts> {
         let is_same = |other: &Tool| other.name == tool.name;
         let read = |clause: &Clause| self.readings(clause, &is_same).into_iter().next();
         let (mut one, mut two) = (read(&first)?, read(&second)?);

@@ -143,3 +143,94 @@ fn a_tool_that_acts_is_never_looked_up() {
     let acting = catalog(vec![tool("leave_city", "Leave a city for good.", fields)]);
     assert!(propose("What about the city of Oslo?", &acting).is_err());
 }
+
+/// Makes a tool that reads. The names of its fields are their descriptions.
+fn read_fields(name: &str, description: &str, fields: &[(&str, &str)]) -> ToolDefinition {
+    let schema = |(field, kind): &(&str, &str)| {
+        let about = field.trim_end_matches('!').replace('_', " ");
+        ((*field).to_owned(), json!({ "type": kind, "description": about }))
+    };
+    read(name, description, Value::Object(fields.iter().map(schema).collect()))
+}
+
+#[test]
+fn in_announces_a_unit() {
+    let fields = [("origin!", "string"), ("target!", "string"), ("unit", "string")];
+    let distance = read_fields("get_distance", "Get the distance of two places.", &fields);
+    let said = "What is the distance in miles from Oslo to Rome?";
+    let expected = json!({ "origin": "Oslo", "target": "Rome", "unit": "miles" });
+    assert_eq!(parameters(distance, said), [expected]);
+}
+
+#[test]
+fn the_group_of_a_tool_is_no_value() {
+    let fields = [("artist!", "string"), ("minutes!", "integer")];
+    let play = read_fields("spotify.play", "Play songs of an artist.", &fields);
+    let expected =
+        [json!({ "artist": "Blur", "minutes": 20 }), json!({ "artist": "Pulp", "minutes": 15 })];
+    let said = "Play songs of Blur and Pulp for 20 and 15 minutes respectively on Spotify.";
+    assert_eq!(parameters(play, said), expected);
+}
+
+#[test]
+fn values_that_take_turns_are_combined_with_the_other_values() {
+    let fields = json!({
+        "number!": { "type": "string", "description": "Number of the case." },
+        "court!": { "type": "string", "description": "Court of the case." },
+        "details!": { "type": "string", "enum": ["status", "date"] },
+    });
+    let case = read("get_case", "Get details of a case in a court.", fields);
+    let said =
+        "What are the status and the date of case XY12 in Kent Court, and case GH56 in York Court?";
+    let call = |number: &str, court: &str, details: &str| json!({ "number": number, "court": court, "details": details });
+    let mut calls = parameters(case, said);
+    calls.sort_by_key(Value::to_string);
+    let mut expected = vec![
+        call("XY12", "Kent Court", "status"),
+        call("XY12", "Kent Court", "date"),
+        call("GH56", "York Court", "status"),
+        call("GH56", "York Court", "date"),
+    ];
+    expected.sort_by_key(Value::to_string);
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn a_negation_may_be_some_words_before_its_flag() {
+    let fields = [("forest!", "string"), ("include_impact", "boolean")];
+    let growth = read_fields("get_growth", "Get the growth of a forest.", &fields);
+    let said = "What is the growth of the forest of Dean if we do not include the impact?";
+    let expected = json!({ "forest": "Dean", "include_impact": false });
+    assert_eq!(parameters(growth, said), [expected]);
+}
+
+#[test]
+fn choices_of_a_list_stay_together() {
+    let about = json!({ "type": "string", "enum": ["hours", "prices"] });
+    let fields = json!({
+        "museum!": { "type": "string", "description": "The museum." },
+        "details!": { "type": "array", "items": about },
+    });
+    let museum = read("get_museum", "Get details of a museum.", fields);
+    let said = "Get me the museum in York: it has prices, and which hours?";
+    let expected = json!({ "museum": "York", "details": ["prices", "hours"] });
+    assert_eq!(parameters(museum, said), [expected]);
+}
+
+#[test]
+fn a_list_of_small_words_gives_several_calls() {
+    let fields = [("substance!", "string")];
+    let point = read_fields("get_boiling_point", "Get the boiling point.", &fields);
+    let said = "Get the boiling points of ethanol, acetone and benzene.";
+    let call = |name: &str| json!({ "substance": name });
+    assert_eq!(parameters(point, said), [call("ethanol"), call("acetone"), call("benzene")]);
+}
+
+#[test]
+fn names_may_have_points_and_apostrophes() {
+    let fields = [("place!", "string")];
+    let visit = read_fields("get_visits", "Get the visits of a place.", &fields);
+    let said = "Get the visits of Musée d'Orsay and of Washington D.C.";
+    let calls = parameters(visit, said);
+    assert_eq!(calls, [json!({ "place": "Musée d'Orsay" }), json!({ "place": "Washington D.C" })]);
+}

@@ -129,6 +129,14 @@ fn spliced_query() -> impl Strategy<Value = String> {
         })
 }
 
+/// The second clause gets the noun `event` from the first one, which is no value.
+#[test]
+fn a_noun_of_the_clause_before_is_no_value() {
+    let query = "list and play Miles Davis in the living room";
+    let said = outcome(&catalogs()["all"], query);
+    assert!(!said.contains(r#""event""#), "{said}");
+}
+
 fn is_said(value: &Value, schema: &Value, query: &str) -> bool {
     let query = query.to_lowercase();
     match value {
