@@ -27,7 +27,7 @@ const EXECUTIONS_PER_REQUEST: usize = 25;
 const START_DELAY: Duration = Duration::from_secs(18);
 /// Poll interval of the nodes in milliseconds. An execution that its preferred node does not claim
 /// within two polls can go to another node.
-const POLL_MS: u64 = 500;
+const POLL_MS: u64 = 2_000;
 
 /// Returns a plan of steps that take no time, so that only the nodes decide how fast it runs.
 fn noop_chain() -> Value {
