@@ -217,9 +217,6 @@ function groupByNode(runs: readonly Run[]): [string, Run[]][] {
   return [...nodes].sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
-/** Colours of the states of active toolsets. */
-const SET_TONES: Record<string, string> = { failed: "tone-bad", ready: "tone-good" };
-
 function ToolSetStates() {
   const asked = useAsk(SetStates, {}, POLL_INTERVAL);
   const sets = [...(asked.data?.toolSets ?? [])].sort((a, b) => Number(b.error !== null) - Number(a.error !== null));
@@ -231,7 +228,7 @@ function ToolSetStates() {
           <li key={set.name} class="node-run">
             <a href={`/tools?search=${encodeURIComponent(set.name)}`}>{set.name}</a>
             <span class="tag">{set.source}</span>
-            <span class={`tag ${set.active ? SET_TONES[set.status] ?? "tone-running" : ""}`}>{set.active ? set.status : "off"}</span>
+            <span class={`tag tone-${set.status === "failed" ? "bad" : set.status === "ready" ? "good" : "running"}`}>{set.active ? set.status : "off"}</span>
             {set.error !== null && (
               <span class="text-bad">
                 <Words text={set.error} />
